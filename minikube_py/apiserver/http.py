@@ -43,6 +43,7 @@ HEADS: Final = 1
 BODY: Final = 2
 ANSWER: Final = 3
 LINGER: Final = 4
+UPGRADED: Final = 5
 
 
 def sliced(body: bytes) -> Iterator[bytes]:
@@ -280,12 +281,15 @@ class Connection(asyncio.Protocol):
         """Reads from an upgraded connection, at least one byte. Raises: ConnectionResetError."""
         while not self.reader.buffered_bytes:
             await self._arrival()
+        self.server.enter(self, UPGRADED)
         return self.reader.rest()
 
     async def write(self, data: bytes) -> None:
-        """Writes to an upgraded connection. Raises: ConnectionResetError."""
+        """Writes to an upgraded connection, or a part of a text. Raises: ConnectionResetError."""
         if self.transport.is_closing():
             raise ConnectionResetError("the connection is closed")
+        if self.phase == UPGRADED:
+            self.server.enter(self, UPGRADED)
         self.transport.write(data)
         await self._drain()
 
@@ -368,6 +372,7 @@ class Connection(asyncio.Protocol):
         return keep_alive
 
     async def _upgrade(self, upgrade: Upgrade) -> bool:
+        self.server.enter(self, UPGRADED)
         self.transport.write(switching(upgrade.headers, self._audit_id))
         await upgrade.serve(self)
         return False

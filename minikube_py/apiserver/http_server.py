@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from minikube_py.apiserver.core import ApiServer
-from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, Connection
+from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, UPGRADED, Connection
 from minikube_py.apiserver.http_bytes import Packer
 from minikube_py.apiserver.workers import Workers
 from minikube_py.ports.bodies import Bodies
@@ -54,7 +54,9 @@ class HttpServer:
         self.port = Port("API clients", partial(Connection, self), wanted, core.clock, tls=tls, descriptors=PROCESS)
         self._sweeping: asyncio.Task[None] | None = None
         self._connections: dict[Connection, None] = {}
-        self._phases: dict[int, dict[Connection, float]] = {phase: {} for phase in (IDLE, HEADS, BODY, LINGER)}
+        self._phases: dict[int, dict[Connection, float]] = {
+            phase: {} for phase in (IDLE, HEADS, BODY, LINGER, UPGRADED)
+        }
         self._stalled: dict[Connection, float] = {}
         self._heads_bytes = 0
         self.bodies = Bodies(limits.bodies_bytes_max)
@@ -173,6 +175,8 @@ class HttpServer:
         limits = self.limits
         for connection in self._late(IDLE, now_s - limits.idle_timeout_s):
             self._end(connection, "idle_timeout_s")
+        for connection in self._late(UPGRADED, now_s - limits.upgraded_idle_timeout_s):
+            self._end(connection, "upgraded_idle_timeout_s")
         for connection in self._late(HEADS, now_s - limits.header_timeout_s):
             self._end(connection, "header_timeout_s")
         for connection in self._late(LINGER, now_s - LINGER_S):

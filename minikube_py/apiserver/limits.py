@@ -24,6 +24,7 @@ class Limits:
     heads_bytes_max: int = 4 << 20
     header_timeout_s: float = 32.0
     idle_timeout_s: float = 90.0
+    upgraded_idle_timeout_s: float = 14_400.0
     write_timeout_s: float = 60.0
     # Bodies
     body_bytes_max: int = 3 << 20

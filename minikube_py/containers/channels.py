@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
+from weakref import WeakKeyDictionary
 
 from wsproto.connection import Connection as WebSocketFrames
 from wsproto.connection import ConnectionType
@@ -21,8 +23,11 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from minikube_py.containers.spdy import STREAMS_MAX, Data, Ended, Malformed, Opened, Spdy
 from minikube_py.containers.turns import turns
 
-INBOX_BYTES_MAX: Final = 256 << 10
-"""Buffer per channel; when full, the whole connection waits."""
+log = logging.getLogger(__name__)
+UNREAD_BYTES_MAX: Final = 256 << 10
+"""Received bytes of one connection that no reader has taken: then it is not read until one does."""
+ALL_UNREAD_BYTES_MAX: Final = 64 << 20
+"""The same of all connections: those that hold the most end, until a quarter is free."""
 MESSAGE_BYTES_MAX: Final = 1 << 20
 MESSAGE_FRAMES_MAX: Final = 1024
 PART_BYTES_MAX: Final = 64 << 10
@@ -31,6 +36,8 @@ _RECEIVED_BYTES_AT_ONCE: Final = 2048
 """Bytes of a WebSocket, which may be hundreds of frames, between two turns of the loop."""
 FRAMES_STEPS: Final = 500
 """What these count as, or a step of SPDY."""
+_REASON_CHARS_MAX: Final = 100
+"""Of ASCII, in a frame of control, which has 125 bytes."""
 _CLOSED: Final = 255
 """In v5.channel.k8s.io: the number of the channel that ends follows."""
 
@@ -51,28 +58,86 @@ Send = Callable[[bytes], Awaitable[None]]
 End = Callable[[bool], Awaitable[None]]
 
 
+class _All:
+    """What the connections of a loop hold."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.connections: dict[Unread, asyncio.Task[object]] = {}
+
+    def end_largest(self) -> None:
+        held, before = self.bytes, len(self.connections)
+        for each in sorted(self.connections, key=lambda each: -each.bytes):
+            if self.bytes <= ALL_UNREAD_BYTES_MAX * 3 // 4:
+                break
+            self.bytes -= each.bytes
+            self.connections.pop(each).cancel()
+        text = "%d connections into pods ended: %d bytes that no program read were held; the limit is %d"
+        log.warning(text, before - len(self.connections), held, ALL_UNREAD_BYTES_MAX)
+
+
+_ALL: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _All]] = WeakKeyDictionary()
+
+
+class Unread:
+    """Bytes that one connection's channels hold. Its pump runs in this context, and is cancelled by a connection that
+    finds too much held."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._room: asyncio.Future[None] | None = None
+        self._all = _ALL.setdefault(asyncio.get_running_loop(), _All())
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._all.connections[self] = task
+        self._all.bytes += self.bytes
+
+    def __exit__(self, *error: object) -> None:
+        if self._all.connections.pop(self, None) is not None:
+            self._all.bytes -= self.bytes
+
+    def add(self, size: int) -> None:
+        self.bytes += size
+        if self in self._all.connections:
+            self._all.bytes += size
+            if self._all.bytes > ALL_UNREAD_BYTES_MAX:
+                self._all.end_largest()
+        if size < 0 and self._room is not None:
+            room, self._room = self._room, None
+            room.set_result(None)
+
+    async def room(self) -> None:
+        while self.bytes > UNREAD_BYTES_MAX:
+            if self._room is None:
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+
+
 class Channel:
     """`read` returns received bytes, empty at the end. `end(reset)` ends sending."""
 
-    def __init__(self, send: Send, end: End, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, unread: Unread, send: Send, end: End, headers: Mapping[str, str] | None = None) -> None:
         self.headers = headers if headers is not None else {}
         self.ended = False
         self._send = send
         self._end = end
         self._sent_end = False
-        self._inbox: deque[bytes] = deque()
-        self._held_bytes = 0
+        self._inbox: deque[bytearray] = deque()
+        self._unread = unread
         self._waiter: asyncio.Future[None] | None = None
 
     async def read(self) -> bytes:
         while not self._inbox:
             if self.ended:
                 return b""
-            await self._changed()
+            if self._waiter is None:
+                self._waiter = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waiter)
         data = self._inbox.popleft()
-        self._held_bytes -= len(data)
-        self._wake()
-        return data
+        self._unread.add(-len(data))
+        return bytes(data)
 
     async def write(self, data: bytes) -> None:
         """In parts that fit a frame of each protocol. Raises: ConnectionError."""
@@ -81,9 +146,10 @@ class Channel:
                 await self._send(data[at : at + PART_BYTES_MAX])
 
     async def end(self, *, reset: bool = False) -> None:
-        """Idempotent. Raises: ConnectionError."""
+        """Idempotent; nothing is read any more. Raises: ConnectionError."""
         if not self._sent_end:
             self._sent_end = True
+            self.close(dropping=True)
             await self._end(reset)
 
     async def take(self, data: bytes) -> None:
@@ -91,23 +157,23 @@ class Channel:
         if self.ended:
             return
         for at in range(0, len(data), PART_BYTES_MAX):
-            self._inbox.append(data[at : at + PART_BYTES_MAX])
-        self._held_bytes += len(data)
+            part = data[at : at + PART_BYTES_MAX]
+            # Many small parts would take a hundred times their bytes.
+            if self._inbox and len(self._inbox[-1]) + len(part) <= PART_BYTES_MAX:
+                self._inbox[-1] += part
+            else:
+                self._inbox.append(bytearray(part))
+        self._unread.add(len(data))
         self._wake()
-        while self._held_bytes > INBOX_BYTES_MAX and not self.ended:
-            await self._changed()
+        await self._unread.room()
 
     def close(self, *, dropping: bool = False) -> None:
         """End of input; `dropping`: discard buffered data too."""
         self.ended = True
         if dropping:
+            self._unread.add(-sum(map(len, self._inbox)))
             self._inbox.clear()
         self._wake()
-
-    async def _changed(self) -> None:
-        if self._waiter is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._waiter)
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None
@@ -121,18 +187,20 @@ class SpdyChannels:
     def __init__(self, duplex: Duplex) -> None:
         self.opened: asyncio.Queue[Channel | None] = asyncio.Queue()
         self._duplex = duplex
+        self._unread = Unread()
         self._spdy = Spdy()
         self._channels: dict[int, Channel] = {}
 
     async def pump(self) -> None:
         """Reads until the connection ends. Raises: Malformed, ConnectionError."""
         try:
-            while data := await self._duplex.read():
-                await turns().next(FRAMES_STEPS)
-                await self._take(data)
-                while self._spdy.more:
+            with self._unread:
+                while data := await self._duplex.read():
                     await turns().next(FRAMES_STEPS)
-                    await self._take(b"")
+                    await self._take(data)
+                    while self._spdy.more:
+                        await turns().next(FRAMES_STEPS)
+                        await self._take(b"")
         finally:
             for each in self._channels.values():
                 each.close()
@@ -163,9 +231,9 @@ class SpdyChannels:
                     # It opens no new streams; open ones continue.
                     continue
 
-    async def finish(self) -> None:
+    async def finish(self, wrong: str = "") -> None:
         """Raises: ConnectionError."""
-        await self._duplex.write(self._spdy.go_away())
+        await self._duplex.write(self._spdy.go_away(failed=bool(wrong)))
 
     def _channel(self, stream: int, headers: Mapping[str, str]) -> Channel:
         async def send(data: bytes) -> None:
@@ -174,11 +242,10 @@ class SpdyChannels:
         async def end(reset: bool) -> None:
             frame = self._spdy.reset(stream) if reset else self._spdy.data(stream, b"", fin=True)
             self._spdy.forget(stream)
-            if (channel := self._channels.pop(stream, None)) is not None:
-                channel.close(dropping=reset)
+            if self._channels.pop(stream, None) is not None:
                 await self._duplex.write(frame)
 
-        return Channel(send, end, headers)
+        return Channel(self._unread, send, end, headers)
 
 
 class WebSocket:
@@ -191,8 +258,7 @@ class WebSocket:
         self._text = text
         self._frames = WebSocketFrames(ConnectionType.SERVER)
         self._messages: deque[bytes] = deque()
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._message = bytearray()
         self._message_frames = 0
         self._ended = False
 
@@ -218,9 +284,10 @@ class WebSocket:
         message = TextMessage(data.decode("latin-1")) if self._text else BytesMessage(data)
         await self._send(message)
 
-    async def finish(self) -> None:
-        """Raises: ConnectionError."""
-        await self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
+    async def finish(self, wrong: str = "") -> None:
+        """`wrong`: what the client did, as the frame says. Raises: ConnectionError."""
+        code = CloseReason.PROTOCOL_ERROR if wrong else CloseReason.NORMAL_CLOSURE
+        await self._send(CloseConnection(code, wrong[:_REASON_CHARS_MAX] or None))
 
     async def _send(self, event: TextMessage | BytesMessage | CloseConnection) -> None:
         try:
@@ -237,17 +304,16 @@ class WebSocket:
             await self._duplex.write(self._frames.send(event.response()))
         elif isinstance(event, (BytesMessage, TextMessage)):
             part = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
-            self._parts.append(part)
-            self._size += len(part)
-            if self._size > MESSAGE_BYTES_MAX:
+            self._message += part
+            if len(self._message) > MESSAGE_BYTES_MAX:
                 raise Malformed(f"a message of more than {MESSAGE_BYTES_MAX} bytes")
             self._message_frames += event.frame_finished
             if self._message_frames > MESSAGE_FRAMES_MAX:
                 raise Malformed(f"a message of more than {MESSAGE_FRAMES_MAX} frames")
             if event.message_finished:
-                if self._size:
-                    self._messages.append(b"".join(self._parts))
-                self._parts, self._size, self._message_frames = [], 0, 0
+                if self._message:
+                    self._messages.append(bytes(self._message))
+                self._message, self._message_frames = bytearray(), 0
 
 
 class NumberedChannels:
@@ -258,31 +324,36 @@ class NumberedChannels:
         self._socket = WebSocket(duplex, text=coded)
         self._coded = coded
         self._closes = closes
+        self._unread = Unread()
         self.channels = [self._channel(number) for number in range(count)]
 
     async def pump(self) -> None:
         """Reads until the connection ends. Raises: Malformed, ConnectionError."""
         try:
-            while message := await self._socket.read():
-                number, data = message[0], message[1:]
-                if self._coded:
-                    number -= ord("0")
-                    try:
-                        data = base64.b64decode(data, validate=True)
-                    except binascii.Error as error:
-                        raise Malformed(f"a message that is not base64: {error}") from None
-                if self._closes and number == _CLOSED and data:
-                    if data[0] < len(self.channels):
-                        self.channels[data[0]].close()
-                elif 0 <= number < len(self.channels) and data:
-                    await self.channels[number].take(data)
+            with self._unread:
+                while message := await self._socket.read():
+                    await self._take(message[0], message[1:])
         finally:
             for each in self.channels:
                 each.close()
 
-    async def finish(self) -> None:
+    async def _take(self, number: int, data: bytes) -> None:
+        """Raises: Malformed."""
+        if self._coded:
+            number -= ord("0")
+            try:
+                data = base64.b64decode(data, validate=True)
+            except binascii.Error as error:
+                raise Malformed(f"a message that is not base64: {error}") from None
+        if self._closes and number == _CLOSED and data:
+            if data[0] < len(self.channels):
+                self.channels[data[0]].close()
+        elif 0 <= number < len(self.channels) and data:
+            await self.channels[number].take(data)
+
+    async def finish(self, wrong: str = "") -> None:
         """Raises: ConnectionError."""
-        await self._socket.finish()
+        await self._socket.finish(wrong)
 
     def _channel(self, number: int) -> Channel:
         async def send(data: bytes) -> None:
@@ -294,4 +365,4 @@ class NumberedChannels:
         async def end(reset: bool) -> None:
             pass
 
-        return Channel(send, end)
+        return Channel(self._unread, send, end)

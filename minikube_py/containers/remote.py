@@ -113,8 +113,6 @@ def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: 
         async def serve(duplex: Duplex) -> None:
             numbered = NumberedChannels(duplex, 5, coded=coded, closes=protocol.startswith("v5"))
             channels = dict(zip(_NAMES, numbered.channels))
-            if not wanted.stdin:
-                channels["stdin"].close()
             # Confirms the connection to the client.
             first = "stdout" if wanted.stdout else "stderr" if wanted.stderr else "error"
             await channels[first].write(b"")
@@ -159,6 +157,9 @@ async def _command(
     async def dropped(data: bytes) -> None:
         pass
 
+    for name, channel in channels.items():
+        if name != "stdin" or not wanted.stdin:
+            channel.close(dropping=True)
     read = channels["stdin"].read if wanted.stdin and "stdin" in channels else nothing
     out = channels["stdout"].write if wanted.stdout and "stdout" in channels else dropped
     err = channels["stderr"].write if wanted.stderr and "stderr" in channels else out if wanted.tty else dropped
@@ -243,6 +244,7 @@ async def _forward_spdy(duplex: Duplex, pod: str, uid: str, dial: Dial) -> None:
 
 
 async def _forward_one(data: Channel, error: Channel, port: int, pod: str, uid: str, dial: Dial) -> None:
+    error.close(dropping=True)
     with suppress(ConnectionError):
         try:
             await dial(port, data.read, data.write)
@@ -276,14 +278,15 @@ async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
 
 
 async def _while_connected(
-    pump: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], finish: Callable[[], Awaitable[None]]
+    pump: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], finish: Callable[[str], Awaitable[None]]
 ) -> None:
     """Runs until done, disconnected, or a protocol error."""
     tasks = [asyncio.ensure_future(pump), asyncio.ensure_future(work)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        failed = tasks[0].exception() if tasks[0].done() and not tasks[0].cancelled() else None
         with suppress(ConnectionError):
-            await finish()
+            await finish(str(failed) if isinstance(failed, Malformed) else "")
     finally:
         await _end(tasks)
 

@@ -101,7 +101,8 @@ class Spdy:
         self._open: set[int] = set()
         self._last = 0
         self._unpacker = zlib.decompressobj(zdict=DICTIONARY)
-        self._packer = zlib.compressobj(zdict=DICTIONARY)
+        # It packs only empty headers: the usual window would take 256 KiB of each connection.
+        self._packer = zlib.compressobj(wbits=9, memLevel=1, zdict=DICTIONARY)
 
     def receive(self, data: bytes) -> list[Event]:
         """The events of up to FRAMES_AT_ONCE frames; while there are `more`, `receive(b"")` takes the next step.
@@ -123,8 +124,9 @@ class Spdy:
         """Both sides have closed it; it no longer counts."""
         self._open.discard(stream)
 
-    def go_away(self) -> bytes:
-        return _frame(_GOAWAY, struct.pack(">II", self._last, 0))
+    def go_away(self, *, failed: bool) -> bytes:
+        """`failed`: for an error of the protocol."""
+        return _frame(_GOAWAY, struct.pack(">II", self._last, failed))
 
     # --- frames -----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import struct
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -182,6 +183,27 @@ async def test_a_connection_that_says_nothing_ends(served: Served) -> None:
     assert (await idle.answer())[0] == 200
     served.later(LIMITS.idle_timeout_s)
     assert await idle.ended() == b""
+
+
+async def test_a_connection_into_a_pod_on_which_nobody_sends_ends(served: Served) -> None:
+    peer = await served.peer()
+    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}
+    peer.send("POST", "/api/v1/namespaces/default/pods", json.dumps(pod).encode())
+    assert (await peer.answer())[0] == 201
+    status = json.dumps({"status": {"phase": "Running"}}).encode()
+    patch = "application/merge-patch+json"
+    peer.send("PATCH", "/api/v1/namespaces/default/pods/p/status", status, Content_Type=patch)
+    assert (await peer.answer())[0] == 200
+    asked = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X_Stream_Protocol_Version": "portforward.k8s.io"}
+    peer.send("POST", "/api/v1/namespaces/default/pods/p/portforward", **asked)
+    assert (await peer.answer())[0] == 101
+    served.later(LIMITS.idle_timeout_s)
+    ping = struct.pack(">HHII", 0x8003, 6, 4, 1)
+    peer.writer.write(ping)
+    async with patience():
+        assert await peer.reader.readexactly(len(ping)) == ping
+    served.later(LIMITS.upgraded_idle_timeout_s)
+    assert await peer.ended() == b""
 
 
 async def test_those_who_say_nothing_take_no_place_from_others(served: Served) -> None:

@@ -1,0 +1,119 @@
+"""What clients send into a pod and no program reads: bounded for a connection and in total, and no reason for others to
+wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tracemalloc
+from unittest import mock
+
+import pytest
+from test_remote import KEY, Wire, dial, run
+from test_spdy import Client, data
+from virtual_time import run_virtually
+from wsproto.frame_protocol import FrameProtocol, Opcode
+
+from minikube_py.containers import channels
+from minikube_py.containers.channels import MESSAGE_FRAMES_MAX, UNREAD_BYTES_MAX, SpdyChannels
+from minikube_py.containers.remote import Asked, Wanted, command, forward
+from minikube_py.containers.spdy import STREAMS_MAX, Spdy
+
+NUMBERED = Asked(["Upgrade"], "websocket", [], KEY, "13", ["v4.channel.k8s.io"])
+
+
+def message(channel: int, payload: bytes) -> bytes:
+    return bytes(FrameProtocol(True, []).send_data(bytes((channel,)) + payload, True))
+
+
+class Lasting(Wire):
+    """It stays open."""
+
+    async def read(self) -> bytes:
+        return await super().read() or bytes(await asyncio.Event().wait())
+
+
+def opened(count: int) -> bytes:
+    client = Client()
+    return b"".join(client.opens({"streamtype": "data"}, False)[1] for _ in range(count))
+
+
+def test_small_parts_take_no_more_memory_than_their_bytes() -> None:
+    each = b"".join(data(1 + 2 * stream, b"x", False) for stream in range(STREAMS_MAX))
+    wire = Wire([opened(STREAMS_MAX), *[each] * (2 * UNREAD_BYTES_MAX // STREAMS_MAX)])
+
+    async def serve() -> None:
+        streams = SpdyChannels(wire)
+        pump = asyncio.ensure_future(streams.pump())
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+        pump.cancel()
+
+    tracemalloc.start()
+    try:
+        run_virtually(serve)
+        assert tracemalloc.get_traced_memory()[1] < 4 * UNREAD_BYTES_MAX
+    finally:
+        tracemalloc.stop()
+    assert wire.parts, "the connection was read on"
+
+
+def test_a_compressor_takes_little() -> None:
+    """20,000 connections may be open."""
+    tracemalloc.start()
+    try:
+        kept = [Spdy() for _ in range(20)]
+        assert tracemalloc.get_traced_memory()[0] / len(kept) < 64 << 10
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_connections_that_hold_most_end_when_all_hold_too_much(caplog: pytest.LogCaptureFixture) -> None:
+    sizes = (100, 5_000, 100, 4_000, 3_000)
+
+    async def serve() -> list[bool]:
+        pumps = []
+        for size in sizes:
+            pumps.append(asyncio.ensure_future(SpdyChannels(Lasting([opened(1), data(1, bytes(size), False)])).pump()))
+            for _ in range(20):
+                await asyncio.sleep(0)
+        ended = [each.done() for each in pumps]
+        for each in pumps:
+            each.cancel()
+        return ended
+
+    with mock.patch.object(channels, "ALL_UNREAD_BYTES_MAX", 10_000), caplog.at_level(logging.WARNING):
+        assert run_virtually(serve) == [False, True, False, False, False]
+    assert "1 connections into pods ended: 12200 bytes" in caplog.text
+    assert "the limit is 10000" in caplog.text
+
+
+def test_what_no_program_reads_keeps_nobody_waiting() -> None:
+    """Channels of a command other than its input, and the error channels of ports."""
+    flood = [message(channel, bytes(50_000)) for channel in (1, 2, 3, 4) for _ in range(8)]
+    wire = Wire([*flood, message(0, b"typed")])
+    wanted = Wanted(True, True, True, False)
+    run_virtually(lambda: asyncio.wait_for(command(NUMBERED, wanted, ["x"], run, asyncio.sleep).serve(wire), 60))
+    assert b"\x01typed" in wire.sent
+    flood = [message(channel, bytes(50_000)) for channel in (1, 2, 3) for _ in range(8)]
+    served: list[bytes] = []
+
+    async def echo(port: int, read: object, write: object) -> None:
+        if port == 9:
+            # Refused, with unread data.
+            await dial(port, read, write)
+        served.append(await read())  # type: ignore[operator]
+
+    wire = Wire([*flood, message(0, b"typed")])
+    run_virtually(lambda: asyncio.wait_for(forward(NUMBERED, (80, 9), "p", "u", echo).serve(wire), 60))
+    assert served == [b"typed"]
+
+
+def test_a_client_is_told_what_was_wrong() -> None:
+    first = bytes(FrameProtocol(True, []).send_data(b"\0", False))
+    wire = Wire([first + bytes((0, 0x80, 0, 0, 0, 0)) * (MESSAGE_FRAMES_MAX + 1)])
+    run_virtually(lambda: command(NUMBERED, Wanted(True, True, False, False), ["x"], run, asyncio.sleep).serve(wire))
+    received = FrameProtocol(True, [])
+    received.receive_bytes(wire.sent)
+    (closed,) = [each.payload for each in received.received_frames() if each.opcode is Opcode.CLOSE]
+    assert closed == (1002, f"a message of more than {MESSAGE_FRAMES_MAX} frames")
