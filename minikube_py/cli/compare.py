@@ -131,7 +131,7 @@ def _told(comparison: Comparison) -> str:
     rows = []
     for measure, each in comparison.measures.items():
         better = {"first": first, "second": second}.get(each.better(measure.better), each.better(measure.better))
-        chance = "-" if each.p is None else f"{each.p:.3f}"
+        chance = "-" if each.p_corrected is None else f"{each.p_corrected:.3f}"
         means = (_interval(mean) for mean in (each.mean_first, each.mean_second, each.difference))
         rows.append([f"{measure.name}, {measure.unit}", *means, chance, better])
     heads = ["MEASURE", first, second, "DIFFERENCE", "P", "BETTER"]
@@ -142,7 +142,8 @@ def _told(comparison: Comparison) -> str:
             f"\nmean of {options.seeds} seeds [95% of bootstrap means], over {over}",
             table(heads, rows, set(heads[1:5])),
             *_notes(comparison),
-            "P: probability of a mean difference at least this large if the two do not differ (paired sign-flip test)",
+            "P: probability of a mean difference at least this large if the two do not differ (paired sign-flip test), "
+            "corrected for the number of rows where one can be better (Holm)",
             f"placements {sha256(digests.encode()).hexdigest()}: SHA-256 of the placements of all runs; the same "
             "command gives the same hash",
         )
@@ -168,8 +169,9 @@ def _notes(comparison: Comparison) -> list[str]:
         )
     if any(each.better(measure.better) == PLACES_LESS for measure, each in comparison.measures.items()):
         notes.append(f"{PLACES_LESS}: fewer pods, CPU, memory or GPUs than the other, which may be all that is better")
-    if p_min(options.seeds) > ALPHA:
-        least = next(count for count in range(2, 100) if p_min(count) <= ALPHA)
+    rows = sum(each.can_differ for each in comparison.measures.values()) or 1
+    if p_min(options.seeds) * rows > ALPHA:
+        least = next(count for count in range(2, 100) if p_min(count) * rows <= ALPHA)
         notes.append(f"with fewer than {least} seeds P cannot be {ALPHA} or less, and nothing is called better")
     return notes
 

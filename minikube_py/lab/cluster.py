@@ -10,16 +10,18 @@ import random
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.virtual import VirtualCluster
+from minikube_py.control_plane.components import Component, failure_of
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
-from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.errors import RoleFailed, SetupError
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.progress import Say
@@ -108,6 +110,27 @@ def require_unused(data_dir: Path | None) -> None:
         raise SetupError(f"{data_dir} holds a control plane already; use a separate folder for measurements")
 
 
+@asynccontextmanager
+async def watched(failure: Callable[[], BaseException | None]) -> AsyncIterator[None]:
+    """Raises: RoleFailed at the end if a component ended itself, in place of an error inside, which that explains."""
+    try:
+        yield
+    finally:
+        if (error := failure()) is not None:
+            raise RoleFailed(f"a component ended by itself during the run: {error!r}") from error
+
+
+@asynccontextmanager
+async def running(*components: Component) -> AsyncIterator[None]:
+    """Started here in order, and stopped. Raises: as `watched`."""
+    async with AsyncExitStack() as stack:
+        for component in components:
+            stack.push_async_callback(component.stop)
+            await component.start()
+            await stack.enter_async_context(watched(partial(failure_of, component)))
+        yield
+
+
 def _progress(text: str) -> None:
     print(f"  {text}", flush=True)
 
@@ -119,7 +142,8 @@ async def _in_process(
     plane = maker(config, SystemClock(), random.Random(), step, _progress)
     try:
         await plane.start()
-        yield plane.transport(), plane.layout
+        async with watched(plane.failure):
+            yield plane.transport(), plane.layout
     finally:
         await plane.stop()
 

@@ -23,9 +23,7 @@ class LoadError(MinikubeError):
     """The API refused part of the load; the run would not be as specified."""
 
 
-async def run_bounded(
-    tasks: AsyncGenerator[Callable[[], Awaitable[None]], None], in_flight: int = IN_FLIGHT
-) -> None:
+async def run_bounded(tasks: AsyncGenerator[Callable[[], Awaitable[None]], None], in_flight: int = IN_FLIGHT) -> None:
     """Starts each in order, at most `in_flight` at once. The first failure stops all and is raised."""
     slots = asyncio.Semaphore(in_flight)
     try:

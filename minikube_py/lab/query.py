@@ -157,9 +157,7 @@ async def _ask_all(storage: Storage, transport: ApiTransport) -> list[Asked]:
         return answers
 
 
-async def _ask(
-    storage: Storage, transport: ApiTransport, question: Question, asked: Callable[[int], None]
-) -> Asked:
+async def _ask(storage: Storage, transport: ApiTransport, question: Question, asked: Callable[[int], None]) -> Asked:
     """`asked` is called with the number of finished ways."""
     where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in question.at_least.items()))
     everything = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), where=where)

@@ -53,9 +53,7 @@ class RemoteShards:
     def __init__(self, member: Endpoint, dimensions: int, timeout_s: float = 10.0) -> None:
         self._dimensions = dimensions
         self._loop = asyncio.new_event_loop()
-        self._client = StoreClient(
-            member, SystemClock(), random.Random(), request_timeout_s=timeout_s, fail_fast=True
-        )
+        self._client = StoreClient(member, SystemClock(), random.Random(), request_timeout_s=timeout_s, fail_fast=True)
         try:
             self._run(self._begin())
         except BaseException:

@@ -25,6 +25,7 @@ from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import Step
 from minikube_py.env import ended
+from minikube_py.lab.cluster import running
 from minikube_py.lab.density import throughput
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.ledger import Ledger, Misplaced, Verdict
@@ -108,7 +109,8 @@ class Outcome:
 async def run_stress(
     options: StressOptions, *, data_dir: Path | None, step: Step, virtual: VirtualCluster | None = None
 ) -> tuple[Environment, Outcome]:
-    """Raises: Misplaced if a pod is where it does not fit; MinikubeError of every kind."""
+    """Raises: Misplaced if a pod is where it does not fit; RoleFailed if the scheduler ended itself; MinikubeError of
+    every kind."""
     rng = random.Random(options.seed)
     nodes = lab_nodes(rng, options.nodes, options.utilisation)
     pods = lab_pods(rng, options.pods, options.mix, options.repetition)
@@ -124,12 +126,9 @@ async def run_stress(
             await declare_and_wait(standing.transport, index)
         outside = None if virtual else HttpOutside()
         scheduler = Scheduler(standing.scheduler, standing.clock, random.Random(options.seed), config, outside)
-        await scheduler.start()
-        step("scheduler", f"{scheduler.columns.count:,} nodes, matcher {options.matcher}")
-        try:
+        async with running(scheduler):
+            step("scheduler", f"{scheduler.columns.count:,} nodes, matcher {options.matcher}")
             outcome = await _Load(options, standing, scheduler, nodes, pods).run()
-        finally:
-            await scheduler.stop()
     return standing.environment, outcome
 
 

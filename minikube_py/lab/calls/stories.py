@@ -29,7 +29,7 @@ from minikube_py.lab.calls.matches import Path
 from minikube_py.lab.calls.recorded import RecordedControlPlane, RecordedTransport
 from minikube_py.lab.calls.recorder import API_SERVER, Call, Recorder
 from minikube_py.lab.calls.story import diagram, repeated, rows_of
-from minikube_py.lab.cluster import Cluster, cluster
+from minikube_py.lab.cluster import Cluster, cluster, running
 from minikube_py.lab.load import LoadError, create_namespaces, create_pod, run_bounded
 from minikube_py.lab.measure import PodRecorder
 from minikube_py.lab.query import NODES_PREFIX, PODS_PREFIX, QueryOptions, fill
@@ -114,12 +114,9 @@ async def _scheduler_start(plane: RecordedControlPlane, recorder: Recorder) -> D
     await _until(clock, lambda: not _speaks(recorder, "scheduler"))
     began_s = clock.monotonic_s()
     second = Scheduler(plane.transport(USERS[tokens.SCHEDULER]), clock, random.Random(0))
-    try:
-        await second.start()
+    async with running(second):
         await clock.sleep(SETTLED_S)
         ended_s = clock.monotonic_s()
-    finally:
-        await second.stop()
     calls = recorder.between(began_s, ended_s, lambda call: call.role == "scheduler" and call.layer != "delivery")
     asked = sum(call.layer == "api" for call in calls)
     stored = sum(call.layer == "store" for call in calls)

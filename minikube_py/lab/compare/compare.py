@@ -13,7 +13,7 @@ import orjson
 from minikube_py.lab import plots
 from minikube_py.lab.compare.alone import require_alone, run_alone
 from minikube_py.lab.compare.figures import MEASURES, Ended, Measure, figures, placed_load
-from minikube_py.lab.compare.statistics import NOT_THE_SAME, PLACES_LESS, Compared, compared
+from minikube_py.lab.compare.statistics import NOT_THE_SAME, PLACES_LESS, Compared, compared, corrected
 from minikube_py.lab.compare.whole import run_whole
 from minikube_py.lab.compare.workload import Workload, drawn
 from minikube_py.lab.trace import OPENB, TraceNode, trace_named
@@ -141,7 +141,7 @@ def _measures(runs: Sequence[Sequence[_Run]]) -> dict[Measure, Compared]:
             found[measure] = found[measure]._replace(left_out=left_out, same_pods=same)
         if measure.of_placed:
             found[measure] = found[measure]._replace(less=less)
-    return found
+    return corrected(found)
 
 
 def as_json(comparison: Comparison) -> bytes:
@@ -175,6 +175,7 @@ def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
         "mean_second": each.mean_second._asdict(),
         "difference": each.difference._asdict(),
         "p": each.p,
+        "p_corrected": each.p_corrected,
         "better_is": each.better(measure.better),
         **({"left_out": dict(zip(SIDES, each.left_out))} if measure.of_bound else {}),
     }
@@ -204,7 +205,7 @@ def draw(comparison: Comparison, path: Path) -> Path:
         better = each.better(measure.better)
         if better == "equal":
             panel.set_ylim(min(0, *each.first), max(each.first) + 1)
-        chance = "" if each.p is None or better == "equal" else f" (p {each.p:.2g})"
+        chance = "" if each.p_corrected is None or better == "equal" else f" (p {each.p_corrected:.2g})"
         panel.set_title(verdicts.get(better, "no difference shown") + chance, fontsize=9)
     for panel in panels[len(comparison.measures) :]:
         panel.set_visible(False)

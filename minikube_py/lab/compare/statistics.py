@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from minikube_py.lab.study.statistics import SEED, Interval, mean_interval
 
+T = TypeVar("T")
 RESAMPLES: Final = 10_000
 CONFIDENCE: Final = 0.95
 EXACT_MAX: Final = 14
@@ -21,7 +23,9 @@ PLACES_LESS: Final = "places less"
 
 class Compared(NamedTuple):
     """One measure: both means, the mean difference (second minus first, per seed), and the probability of one as large
-    if the schedulers do not differ. `p` is None below two pairs. `first`, `second`: by seed."""
+    if the schedulers do not differ. `p` is None below two pairs. `first`, `second`: by seed.
+
+    `p_corrected`: for the number of measures that are compared at once."""
 
     first: tuple[float, ...]
     second: tuple[float, ...]
@@ -29,11 +33,17 @@ class Compared(NamedTuple):
     mean_second: Interval
     difference: Interval
     p: float | None
+    p_corrected: float | None
     left_out: tuple[int, int] = (0, 0)
     """Pods of all seeds that have no such figure, of each."""
     same_pods: bool = True
     less: tuple[bool, bool] = (False, False)
     """Whether it has less of this because it places less than the other: fewer pods, CPU or GPUs over all seeds."""
+
+    @property
+    def can_differ(self) -> bool:
+        """Whether one of the two can be the better one. Exchanging them in any seed does not change that."""
+        return self.same_pods and self.first != self.second
 
     def better(self, sign: int) -> str:
         """The better one: "first", "second", "equal" if no seed differs, "undecided", "not the same pods" where the
@@ -41,9 +51,9 @@ class Compared(NamedTuple):
         where that may be why it would be the better one."""
         if not self.same_pods:
             return NOT_THE_SAME
-        if not any(one != other for one, other in zip(self.first, self.second, strict=True)):
+        if not self.can_differ:
             return "equal"
-        if self.p is None or self.p > ALPHA:
+        if self.p_corrected is None or self.p_corrected > ALPHA:
             return "undecided"
         second = self.difference.value * sign > 0
         return PLACES_LESS if self.less[second] else ("first", "second")[second]
@@ -53,7 +63,22 @@ def compared(first: Sequence[float], second: Sequence[float]) -> Compared:
     """One pair per seed."""
     differences = [other - one for one, other in zip(first, second, strict=True)]
     means = _mean(first), _mean(second), _mean(differences)
-    return Compared(tuple(first), tuple(second), *means, sign_flip_p(differences))
+    p = sign_flip_p(differences)
+    return Compared(tuple(first), tuple(second), *means, p, p)
+
+
+def corrected(rows: Mapping[T, Compared]) -> dict[T, Compared]:
+    """With `p_corrected`: without any effect, that some row is called better is at most ALPHA likely. Rows in which
+    nothing can be better are not counted.
+
+    Source: Holm, A simple sequentially rejective multiple test procedure, 1979."""
+    tested = {key: each.p for key, each in rows.items() if each.p is not None and each.can_differ}
+    found = {key: each._replace(p_corrected=each.p if each.same_pods else None) for key, each in rows.items()}
+    largest = 0.0
+    for before, (key, p) in enumerate(sorted(tested.items(), key=itemgetter(1))):
+        largest = max(largest, min(1.0, (len(tested) - before) * p))
+        found[key] = rows[key]._replace(p_corrected=largest)
+    return found
 
 
 def p_min(count: int) -> float:

@@ -112,9 +112,7 @@ def listing(history: History, broken: Broken, structure: str) -> str:
         elif isinstance(event, Changed):
             lines.append(f"index.changed(after={max(oldest, revision - event.back)}, until={revision})")
         elif isinstance(event, Declare):
-            lines.append(
-                f"also = declared(index, turn={event.turn}, slice_rows={event.slice_rows})  # is queried too"
-            )
+            lines.append(f"also = declared(index, turn={event.turn}, slice_rows={event.slice_rows})  # is queried too")
         elif isinstance(event, Drop):
             lines.append("also.close()")
         else:

@@ -19,6 +19,7 @@ from minikube_py.controllers.namespace import NamespaceController
 from minikube_py.controllers.resource_claims import ResourceClaims
 from minikube_py.errors import InvalidRequest, MinikubeError, WrongUsage
 from minikube_py.lab import report
+from minikube_py.lab.cluster import running
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.scheduler_perf import objects, ops
 from minikube_py.lab.scheduler_perf.figures import Item, with_all_labels
@@ -156,18 +157,13 @@ async def run_one(
         scheduler = Scheduler(standing.scheduler, clock, random.Random(plan.seed), config)
         controllers = ControllerManager(standing.transport, clock, random.Random(plan.seed), names=CONTROLLERS)
         started_s = clock.monotonic_s()
-        try:
-            await scheduler.start()
-            await controllers.start()
-            running = Running(run, plan.topic, standing, scheduler, plan.seed)
-            items = await running.run()
-        finally:
-            await controllers.stop()
-            await scheduler.stop()
+        async with running(scheduler, controllers):
+            workload = Running(run, plan.topic, standing, scheduler, plan.seed)
+            items = await workload.run()
         attempts = sum(value for name, value in scheduler.metrics().items() if name.startswith(ATTEMPTS))
         duration_s = clock.monotonic_s() - started_s
         environment = standing.environment
-    return Outcome(run, environment, items, running.missed, running.scheduled, duration_s, int(attempts))
+    return Outcome(run, environment, items, workload.missed, workload.scheduled, duration_s, int(attempts))
 
 
 ATTEMPTS: Final = "scheduler_schedule_attempts_total{"

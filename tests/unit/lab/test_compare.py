@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from minikube_py.cli import main
 from minikube_py.lab.compare.alone import NOT_RUN, RUN, run_alone
 from minikube_py.lab.compare.compare import CompareOptions, _measures, _Run, as_json, run_compare
 from minikube_py.lab.compare.figures import MEASURES, Ended, demand, figures
-from minikube_py.lab.compare.statistics import ALPHA, NOT_THE_SAME, PLACES_LESS, compared, p_min, sign_flip_p
+from minikube_py.lab.compare.statistics import ALPHA, NOT_THE_SAME, PLACES_LESS, compared, corrected, p_min, sign_flip_p
 from minikube_py.lab.compare.workload import drawn
 from minikube_py.lab.trace import TraceNode, TracePod, load
 from minikube_py.scheduler.cache import Cache
@@ -76,6 +77,40 @@ def test_what_the_paired_test_says() -> None:
     assert decided.difference.low <= decided.difference.value <= decided.difference.high
 
 
+def test_rows_are_corrected_for_their_number() -> None:
+    known = {name: compared([0.0] * 8, [1.0] * (8 - off) + [-0.01] * off) for off, name in enumerate("abc")}
+    rows = known | {"equal": compared([1.0] * 8, [1.0] * 8), "other": known["a"]._replace(same_pods=False)}
+    p = {name: each.p for name, each in known.items()}
+    assert p == {"a": 2 / 256, "b": 4 / 256, "c": 8 / 256}
+    found = corrected(rows)
+    assert {name: each.p_corrected for name, each in found.items()} == {
+        "a": 3 * 2 / 256, "b": 2 * 4 / 256, "c": 8 / 256, "equal": 1.0, "other": None,
+    }  # fmt: skip
+    assert [each.better(1) for each in found.values()] == ["second", "second", "second", "equal", NOT_THE_SAME]
+    many = corrected(dict.fromkeys(range(2), known["c"]))
+    assert {(each.p_corrected, each.better(1)) for each in many.values()} == {(16 / 256, "undecided")}
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=8))
+def test_a_corrected_row_is_in_holms_order(offs: list[int]) -> None:
+    """The step-down procedure, as it is written: reject while the k-th smallest is at most alpha / (m - k)."""
+    rows = {i: compared([0.0] * 10, [1.0] * (10 - off) + [-0.01 * (i + 1)] * off) for i, off in enumerate(offs)}
+    rejected, left = set(), sorted(rows, key=lambda i: rows[i].p or 0)
+    while left and (rows[left[0]].p or 0) <= ALPHA / len(left):
+        rejected.add(left.pop(0))
+    assert {i for i, each in corrected(rows).items() if (each.p_corrected or 0) <= ALPHA} == rejected
+
+
+def test_seeds_that_cannot_decide_so_many_rows_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(PACK)
+    words = ["compare", "default", "default", "--plugin", f"{mine}:Pack", "--scheduler-only", "--seeds", "6"]
+    assert main.main([*words, "--pods", "40", "--nodes", "40", "--results", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"with fewer than [78] seeds P cannot be 0.05 or less, and nothing is called better\n", printed)
+    assert not re.search(r"  default( \+ plugin| \(A\))$", printed, re.MULTILINE)
+
+
 @pytest.mark.parametrize("important", [0.0, 0.4])
 def test_no_node_is_given_more_than_it_has(important: float) -> None:
     trace = load()
@@ -109,7 +144,7 @@ def test_a_scheduler_beside_itself_is_equal(alone: bool) -> None:
 def test_the_command_writes_the_same_bytes_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(PACK)
-    words = ["compare", "default", "default", "--plugin", f"{mine}:Pack", "--scheduler-only", "--seeds", "6"]
+    words = ["compare", "default", "default", "--plugin", f"{mine}:Pack", "--scheduler-only", "--seeds", "9"]
     written: list[dict[str, bytes]] = []
     for number in range(2):
         results = tmp_path / str(number)
@@ -119,10 +154,12 @@ def test_the_command_writes_the_same_bytes_again(tmp_path: Path, capsys: pytest.
     assert written[0] == written[1] and sorted(written[0]) == ["compare.json", "compare.svg"]
     document = json.loads(written[0]["compare.json"])
     used = document["measures"]["nodes used"]
-    assert (used["better_is"], used["p"]) == ("second", 2 / 2**6)
+    assert (used["better_is"], used["p"]) == ("second", 2 / 2**9)
+    assert 2 / 2**9 < used["p_corrected"] <= ALPHA
     assert used["mean_second"]["value"] < used["mean_first"]["value"]
     printed = capsys.readouterr().out
-    assert "mean of 6 seeds" in printed and "default + plugin" in printed and "nodes used, nodes" in printed
+    assert "mean of 9 seeds" in printed and "corrected for the number of rows" in printed
+    assert "default + plugin" in printed and "nodes used, nodes" in printed
 
 
 def test_both_configurations_are_read_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,7 +227,7 @@ def test_what_a_plugin_keeps_from_being_judged_is_said(
     lines = FAILING.replace("ENDS", "('0', '2', '4', '6', '8')" if raises else "''").replace("WHAT", what)
     mine.write_text(f"from minikube_py.scheduler.framework import Code, Status\n{lines}")
     words = ["compare", "default", "default", "--plugin", f"{mine}:Never", "--pods", "5", "--nodes", "3"]
-    assert main.main([*words, "--seeds", "6", "--results", str(tmp_path / "results")]) == 0
+    assert main.main([*words, "--seeds", "9", "--results", str(tmp_path / "results")]) == 0
     (written,) = (tmp_path / "results").glob("*/compare.json")
     document, printed = json.loads(written.read_bytes()), capsys.readouterr().out
     if raises:
@@ -200,8 +237,8 @@ def test_what_a_plugin_keeps_from_being_judged_is_said(
         assert told in printed
     else:
         assert document["measures"]["nodes used"]["better_is"] == PLACES_LESS and f"\n{PLACES_LESS}: " in printed
-        assert document["missing"]["latency p99"] == {"first": 0, "second": 6}
-        told = "no row for latency p99: runs without such a figure: 0 of default (A) and 6 of default + plugin\n"
+        assert document["missing"]["latency p99"] == {"first": 0, "second": 9}
+        told = "no row for latency p99: runs without such a figure: 0 of default (A) and 9 of default + plugin\n"
         assert told in printed and document["errors"] == {"first": 0, "second": 0}
 
 
@@ -286,5 +323,5 @@ def test_the_page_of_flow_has_the_figures_of_its_data() -> None:
         better = {"second": "flow"}.get(found["better_is"], found["better_is"])
         assert (
             row.startswith(f"| {name}")
-            and f"| {first} | {second} | {difference} | {found['p']:.3f} | {better} |" in row
+            and f"| {first} | {second} | {difference} | {found['p_corrected']:.3f} | {better} |" in row
         )

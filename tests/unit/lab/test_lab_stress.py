@@ -8,14 +8,19 @@ from pathlib import Path
 import orjson
 import pytest
 
+from minikube_py.cli.main import main
+from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.errors import InvalidRequest
 from minikube_py.lab import predicates
+from minikube_py.lab.cluster import running, watched
 from minikube_py.lab.ledger import Ledger, Misplaced, matches
+from minikube_py.lab.load import LoadError
 from minikube_py.lab.predicates import CPU, GENERATION, MEMORY, PODS, Expression, LabNode, LabPod, Shape
 from minikube_py.lab.stress_runs import StressPlan, run_all
 from minikube_py.lab.workload import GPU_RESOURCE, PodBody
 from minikube_py.scheduler.objects import project_node, project_pod
 from minikube_py.scheduler.plugins.node_affinity import compile_affinity
+from minikube_py.scheduler.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("utilisation", (0.5, 0.97, 0.995))
@@ -188,3 +193,48 @@ def test_plans_that_cannot_be_run(changes: dict[str, object], text: str) -> None
 async def test_one_folder_holds_one_run(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="holds one run, and these are 2"):
         await run_all(plan(nodes=(100, 200)), data_dir=tmp_path / "d", results=tmp_path, step=lambda *_: None)
+
+
+@pytest.mark.parametrize("command", ("schedule", "scheduler-perf"))
+def test_a_run_whose_scheduler_failed_says_so(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fails(scheduler: Scheduler) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Scheduler, "_schedule", fails)
+    (tmp_path / "pod.yaml").write_text("{apiVersion: v1, kind: Pod, spec: {containers: [{name: a, image: b}]}}")
+    file = tmp_path / "config.yaml"
+    made = "{opcode: createNodes, count: 1}, {opcode: createPods, count: 1, podTemplatePath: pod.yaml}"
+    file.write_text(f"[{{name: One, workloadTemplate: [{made}], workloads: [{{name: w, params: {{}}}}]}}]")
+    words = ["--nodes", "9", "--pods", "5"] if command == "schedule" else [str(file), "--workload", "*"]
+    assert main(["bench", command, *words, "--virtual", "--results", str(tmp_path)]) == 1
+    told = capsys.readouterr()
+    assert "a component ended by itself during the run: ValueError('a bug')" in told.out + told.err
+
+
+async def test_a_component_that_fails_at_the_end_is_seen_and_one_that_runs_is_not() -> None:
+    class Part:
+        failure: BaseException | None = None
+        told: list[str] = []
+
+        async def start(self) -> None:
+            self.told.append("started")
+
+        async def stop(self) -> None:
+            self.told.append("stopped")
+
+        def metrics(self) -> dict[str, float]:
+            return {}
+
+    part, well = Part(), Part()
+    with pytest.raises(LoadError, match="nothing came"):
+        async with running(well):
+            raise LoadError("nothing came")
+    with pytest.raises(RoleFailed, match="ValueError"):
+        async with running(part, well):
+            part.failure = ValueError()
+    with pytest.raises(RoleFailed, match="ValueError"):
+        async with watched(lambda: part.failure):
+            raise LoadError("nothing came, since it failed")
+    assert Part.told.count("started") == Part.told.count("stopped") == 3
