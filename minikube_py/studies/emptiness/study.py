@@ -13,9 +13,10 @@ from minikube_py.errors import RequestError
 from minikube_py.index.filters.front import Bools, Counting, Front, holding
 from minikube_py.index.structure import IntArray, Point
 from minikube_py.lab.study.contest import Batch, Contest
-from minikube_py.lab.study.design import Design, Levels
+from minikube_py.lab.study.design import Design, Levels, StudyError
 from minikube_py.lab.study.experiment import CHECKOUT, Absent
 from minikube_py.studies.bloom.workload import Cluster
+from minikube_py.studies.emptiness.dlrm import RULES, DlrmCluster
 from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.openb import OpenbCluster
 
@@ -23,15 +24,20 @@ Changes = Sequence[tuple[int, Point]]
 
 
 class World:
-    """A cluster, its requests by batch, and its changes after each."""
+    """A cluster, its requests by batch, and its changes after each. `resources`: how many columns are amounts."""
 
     def __init__(self, design: Design, levels: Levels, seed: int) -> None:
-        cluster: Cluster | OpenbCluster
+        cluster: Cluster | OpenbCluster | DlrmCluster
+        packed, rules = levels["policy"] == "packed", str(levels.get("rules", "none"))
+        if rules not in (known := RULES if levels["list"] == "dlrm" else RULES[: 1 + (levels["list"] != "synthetic")]):
+            raise StudyError(f"there are no rules {rules!r} of {levels['list']}: there are {', '.join(known)}")
         if levels["list"] == "synthetic":
             cluster = Cluster(design, levels, seed)
+        elif levels["list"] == "dlrm":
+            cluster = DlrmCluster(rules, int(levels["n"]), int(levels["arrived"]), packed, seed)
         else:
-            packed = levels["policy"] == "packed"
-            cluster = OpenbCluster(str(levels["list"]), int(levels["arrived"]), packed, seed)
+            cluster = OpenbCluster(str(levels["list"]), int(levels["arrived"]), packed, seed, rules == "labels")
+        self.resources = cluster.points.shape[1] if isinstance(cluster, Cluster) else cluster.resources
         self.shards = min(int(levels["shards"]), len(cluster.points))
         self.points = cluster.points.copy()
         self.batches: list[Batch] = []
@@ -42,20 +48,21 @@ class World:
 
 
 class Behind:
-    """A front as a candidate."""
+    """A front as a candidate. `columns`: of points and requests, the leading ones that it knows; all by default."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, columns: int | None = None) -> None:
         self.front: Any = front
+        self._columns = columns
         self._read = self._changes = 0
 
     def answer(self, asked: IntArray) -> Bools:
-        says: Bools = self.front.passing(asked)
+        says: Bools = self.front.passing(asked[:, : self._columns])
         return says
 
     def change(self, changes: Changes) -> None:
-        put = self.front.put
+        put, columns = self.front.put, self._columns
         for slot, point in changes:
-            put(slot, point)
+            put(slot, point[:columns])
         self._changes = len(changes)
 
     def figures(self) -> Mapping[str, float]:
@@ -88,11 +95,13 @@ class Emptiness(Contest):
         return World(design, levels, seed)
 
     def candidate(self, name: str, world: World, design: Design, levels: Levels) -> Behind:
-        if name not in FRONTS:
-            raise Absent(f"it is none of {', '.join(FRONTS)}")
-        kind, options = FRONTS[name]
+        front, _, told = name.partition("@")
+        if front not in FRONTS or told not in ("", "resources"):
+            raise Absent(f"it is none of {', '.join(FRONTS)}, perhaps with @resources")
+        kind, options = FRONTS[front]
+        columns = world.resources if told else None
         try:
-            return Behind(kind(world.points, world.shards, **options))
+            return Behind(kind(world.points[:, :columns], world.shards, **options), columns)
         except RequestError as error:
             raise Absent(str(error)) from error
 
@@ -105,3 +114,10 @@ class Emptiness(Contest):
         let, opened, total = (int(np.count_nonzero(each)) for each in (answers & empty, answers, empty))
         share = total / max(1, empty.size)
         return {"let_through": let / max(1, total), "opened": opened / max(1, len(answers)), "empty": share}
+
+
+class Further(Emptiness):
+    """A later question to the same fronts, by a design file of its own."""
+
+    name = title = ""
+    mode_notes = {}

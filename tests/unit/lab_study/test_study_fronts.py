@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.front import Counting, Front, holding
 from minikube_py.index.structure import MISSING
 from minikube_py.lab.study import runner
-from minikube_py.lab.study.experiment import find
+from minikube_py.lab.study.design import StudyError
+from minikube_py.lab.study.experiment import Absent, find
 from minikube_py.lab.study.measured import Measured
+from minikube_py.lab.trace import load
+from minikube_py.studies.emptiness.dlrm import GPU_NODE, GPU_NODES, RULES, DlrmCluster, groups
 from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, MaxVectors, Skyband, Skyline, band
 from minikube_py.studies.emptiness.openb import MOST_GPUS, WHOLE, OpenbCluster, shapes
-from minikube_py.studies.emptiness.study import Emptiness
+from minikube_py.studies.emptiness.study import Emptiness, World
 
 ROOT = Path(__file__).resolve().parents[3]
 VALUES = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
@@ -130,9 +134,9 @@ def test_the_copies_that_are_installed_are_the_registered_ones() -> None:
     for mode in ("quick", "full"):
         design = study.load(mode)
         assert set(design.candidates("openb")) == set(FRONTS)
-        lists = {str(cell["list"]) for cell in design.cells("openb")}
-        assert lists <= set(shapes())
-    assert lists == set(shapes()) and len(lists) == 23
+        names = {str(cell["list"]) for cell in design.cells("openb")}
+        assert all(map(shapes, names))
+    assert len(names) == 23
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -158,12 +162,98 @@ def test_an_openb_cluster_is_what_its_points_say(packed: bool) -> None:
 def test_what_a_pod_asks_for_is_what_placing_it_needs() -> None:
     """A request as a box says the same as the device-wise test of `_place`."""
     cluster = OpenbCluster("multigpu20", 130, True, 1)
-    for shape, _ in shapes()["multigpu20"]:
+    for shape, _ in shapes("multigpu20"):
         says = (cluster.points >= np.array(shape.asked())).all(axis=1).any()
         room = (cluster._cpu >= shape.cpu_milli) & (cluster._memory >= shape.memory_mib)
         if shape.gpus:
             room &= (cluster._gpus >= shape.gpu_milli).sum(axis=1) >= shape.gpus
         assert says == room.any()
+
+
+def test_labels_are_columns_that_pods_of_some_models_request_and_keep_to() -> None:
+    cluster = OpenbCluster("gpuspec33", 100, False, 2, labelled=True)
+    nodes = [node for node in load().nodes if node.gpus]
+    cluster.change(20)
+    assert cluster.points.shape == (1213, 4 + len(cluster._accepted)) and len(cluster._accepted) == 16
+    assert all(not shape.models or nodes[node].model in shape.models for node, shape, _ in cluster._running)
+    for shape, _ in shapes("gpuspec33", True):
+        says = (cluster.points >= np.array(cluster._asked(shape))).all(axis=1)
+        accepted = [not shape.models or node.model in shape.models for node in nodes]
+        assert (says == accepted & (cluster.points[:, :4] >= np.array(shape.asked())).all(axis=1)).all()
+
+
+def test_groups_of_the_disaggregated_trace_are_those_of_its_figures() -> None:
+    made = groups()
+    assert len(made) == 206 and sum(pods for _, pods in made) == 22_020
+    assert all(pods >= 20 and group.most_on_a_node in (-1, 2, 4, 8, 10, 16) for group, pods in made)
+    assert all((group.amounts[1] > 0) == bool(group.gpu_node) for group, _ in made)
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_disaggregated_cluster_is_what_its_points_say_and_keeps_its_rules(rules: str, packed: bool) -> None:
+    cluster = DlrmCluster(rules, 96, 100, packed, 3)
+    before = cluster.points.copy()
+    changes = cluster.change(30)
+    assert len(changes) in (30, 31)
+    for slot, point in changes:
+        before[slot] = point
+    assert (before == cluster.points).all()
+    used = np.zeros((96, 5), dtype=np.int64)
+    on_node: Counter[tuple[int, int]] = Counter()
+    for node, group in cluster._running:
+        used[node] += group.amounts
+        on_node[group.app, node] += 1
+    # Whole nodes of two kinds, whatever runs on them.
+    whole = cluster.points[:, :5] + used
+    gpu = whole[:, 1] == GPU_NODE[1]
+    assert (whole[gpu] == GPU_NODE).all() and gpu.sum() == round(96 * GPU_NODES) and len({*map(tuple, whole)}) == 2
+    assert (cluster.points >= 0).all() and len(cluster._running) > 96
+    for node, group in cluster._running:
+        limit = group.most_on_a_node
+        assert rules not in ("density", "all") or limit < 0 or on_node[group.app, node] <= limit
+        assert rules not in ("labels", "all") or gpu[node] == bool(group.gpu_node)
+        assert rules != "taints" or group.gpu_node or not gpu[node]
+
+
+def test_a_pod_goes_to_a_zone_with_the_fewest_of_its_application() -> None:
+    cluster = DlrmCluster("zones", 480, 30, False, 3)
+    seen = np.zeros_like(cluster._in_zones)
+    for node, group in cluster._running:
+        zone = cluster._zone[node]
+        assert seen[group.app, zone] == seen[group.app].min()
+        seen[group.app, zone] += 1
+    assert (seen == cluster._in_zones).all() and seen.max() > 3
+
+
+@pytest.mark.parametrize(
+    ("listed", "rules"), [("dlrm", "affinity"), ("default", "zones"), ("synthetic", "labels")], ids=str
+)
+def test_rules_that_a_cluster_does_not_have_are_refused(listed: str, rules: str) -> None:
+    design = find("emptiness").load("quick")
+    with pytest.raises(StudyError, match=f"no rules '{rules}' of {listed}: there are none"):
+        World(design, {**design.raw["defaults"], "list": listed, "rules": rules}, 0)
+
+
+def test_a_front_that_is_told_of_resources_alone_errs_and_one_told_of_rules_does_not() -> None:
+    study = find(str(ROOT / "docs/studies/constraints.toml"))
+    design = study.load("quick")
+    less = {"batches": 2, "requests_per_batch": 8, "changes_per_batch": 8}
+    defaults = {**design.raw["defaults"], "n": 96, "shards": 6}
+    design = type(design)({**design.raw, **less, "defaults": defaults}, "quick")
+    wanted = [unit for unit in design.units() if unit.seed == 0 and dict(unit.levels)["rules"] in ("all", "labels")]
+    for unit in wanted:
+        record = study.measure(design, unit)
+        assert record["absent"] == {} and set(record["candidates"]) == set(design.candidates(unit.block))
+        assert all(each["wrong"] == 0 for each in record["candidates"].values())
+        let = {name: sum(each["figures"]["let_through"]) for name, each in record["candidates"].items()}
+        assert let["skyline"] == let["skyband-4"] == let["oracle"] == 0 <= let["skyline@resources"]
+        if dict(unit.levels)["list"] == "default":
+            assert let["skyline@resources"] == 0
+    world = World(design, dict(wanted[0].levels), 0)
+    for name in ("skyline@amounts", "quicksand@resources"):
+        with pytest.raises(Absent, match="perhaps with @resources"):
+            study.candidate(name, world, design, {})
 
 
 def test_a_small_unit_of_each_block_runs_and_nobody_is_wrong() -> None:
