@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
 ANNOUNCE_RETRY_S = 1.0
 ASK_URLS_S = 1.0
-FORWARDED_S = 6.0
-"""Slightly less than the timeout of a client of etcd's API, so that the result of a write is more specific than a
-timeout."""
+FORWARDED_S = 7.0
+"""As long as etcd waits for a write: 5 s and two election timeouts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,14 @@ from minikube_py.etcd.errors import (
     BAD_URLS,
     LEARNER_BEHIND,
     MEMBER_NOT_FOUND,
+    NO_LEADER,
     NOT_A_LEARNER,
     NOT_ENOUGH_STARTED,
+    NOT_PROPOSED,
     PEER_URL_EXISTS,
     UNHEALTHY,
     Refused,
+    Status,
 )
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
@@ -61,6 +64,9 @@ class Cluster:
 
     async def remove(self, request: Any) -> Any:
         await self._node.guard.admin()
+        if int(self._node.member.member_id) == request.ID and self._node.member.replica.leader() is None:
+            # Of another, etcd asks the log: it may be the one that is down.
+            raise Refused(*UNHEALTHY)
         member = await self._known(request.ID)
         voters = [each for each in self._node.member.membership.members if not each.learner]
         if voters == [member]:
@@ -82,11 +88,11 @@ class Cluster:
 
     async def promote(self, request: Any) -> Any:
         await self._node.guard.admin()
-        member = await self._known(request.ID)
+        member = await self._known(request.ID, NO_LEADER)
         if not member.learner:
             raise Refused(*NOT_A_LEARNER)
         try:
-            await self._node.change_members(MemberChange(ChangeKind.PROMOTE, member.id))
+            await self._node.change_members(MemberChange(ChangeKind.PROMOTE, member.id), NO_LEADER)
         except Unavailable as error:
             raise (Refused(*LEARNER_BEHIND) if NOT_CAUGHT_UP in str(error) else error) from None
         return pb.MemberPromoteResponse(header=self._header(), members=await self._members())
@@ -95,9 +101,9 @@ class Cluster:
         """etcd's header has no revision here."""
         return self._node.header(0)
 
-    async def _known(self, member_id: int) -> Member:
+    async def _known(self, member_id: int, leaderless: Status = NOT_PROPOSED) -> Member:
         """Raises: Refused."""
-        await self._node.confirmed()
+        await self._node.confirmed(leaderless)
         found = self._node.member.membership.get(NodeId(member_id))
         if found is None:
             raise Refused(*MEMBER_NOT_FOUND)

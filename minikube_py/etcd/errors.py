@@ -24,6 +24,9 @@ from minikube_py.errors import (
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.mvcc import auth
 
+Status = tuple[Any, str]
+"""gRPC's code and the text."""
+
 
 class Refused(Exception):
     """Ends a request with this status."""

@@ -85,6 +85,8 @@ class KV:
         asked = range_of(request)
         if request.serializable or member.readable:
             return self._read(asked, reply)
+        if member.replica.leader() is None:
+            return False
 
         def read() -> None:
             if member.state.auth.enabled or not self._read(asked, reply):
@@ -184,7 +186,8 @@ class KV:
             await self._node.guard.allowed(txn)
             raise
         if reads_only(txn):
-            if not all(read.serializable for read in reads_of(tree)) or txn.compare:
+            # As in etcd, whatever it compares.
+            if not all(read.serializable for read in reads_of(tree)):
                 await self._node.confirmed()
             who = await self._node.guard.read_txn(txn)
             result = await read_txn(self._node.member, txn)

@@ -11,10 +11,10 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Literal, NamedTuple, cast
 
-from minikube_py.errors import InvalidRequest, MinikubeError, RequestError
+from minikube_py.errors import InvalidRequest, MinikubeError
 from minikube_py.etcd.answers import kv_of
 from minikube_py.etcd.codes import StatusCode
-from minikube_py.etcd.errors import COMPACTED, EMPTY_KEY, Refused, status_of
+from minikube_py.etcd.errors import COMPACTED, EMPTY_KEY, NOT_PROPOSED, Refused, status_of
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.watch import TYPES, opened
@@ -43,13 +43,14 @@ EXPIRED = (StatusCode.UNKNOWN, "mutex: session is expired")
 
 
 def as_client(call: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-    """As in etcd, where these services are clients of the others: refusals have lost their code."""
+    """As in etcd, where these services are clients of the others: etcd's own errors have lost their code."""
 
     async def called(request: Any) -> Any:
         try:
             return await call(request)
-        except (Refused, RequestError) as error:
-            raise Refused(StatusCode.UNKNOWN, status_of(error)[1]) from None
+        except (Refused, MinikubeError) as error:
+            status = status_of(error)
+            raise Refused(*status if status == NOT_PROPOSED else (StatusCode.UNKNOWN, status[1])) from None
 
     return called
 

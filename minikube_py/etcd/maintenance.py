@@ -17,6 +17,7 @@ from minikube_py.etcd.errors import (
     DOWNGRADE_TARGET,
     NO_LEADER,
     NOT_LEADER,
+    NOT_PROPOSED,
     TIMED_OUT,
     TOO_MANY,
     Refused,
@@ -77,7 +78,7 @@ class Maintenance:
         if request.action not in (GET, DEACTIVATE):
             # It would stop an etcd member.
             raise Refused(StatusCode.INVALID_ARGUMENT, f"etcdserver: there is no action {request.action} for alarms")
-        await node.confirmed()
+        await node.confirmed(NOT_PROPOSED)
         kind = ALARMS[request.alarm] if 0 <= request.alarm < len(ALARMS) else "?"
         found = [
             alarm
@@ -96,8 +97,10 @@ class Maintenance:
             return pb.DowngradeResponse(header=self._node.header_now(), version=CLUSTER_VERSION)
         if request.action not in (VALIDATE_DOWNGRADE, ENABLE_DOWNGRADE):
             raise Refused(StatusCode.UNKNOWN, "etcdserver: unknown method")
-        known = _VERSION.fullmatch(request.version)
-        raise Refused(*(DOWNGRADE_FORMAT if known is None else DOWNGRADE_TARGET))
+        if _VERSION.fullmatch(request.version) is None:
+            raise Refused(*DOWNGRADE_FORMAT)
+        await self._node.confirmed()
+        raise Refused(*DOWNGRADE_TARGET)
 
     async def defragment(self, request: Any) -> Any:
         """Frees compacted history in memory, and in the log by a new snapshot."""

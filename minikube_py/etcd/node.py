@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from minikube_py.errors import Leaderless, LeaseNotFound, MinikubeError, NotLeader
-from minikube_py.etcd.errors import NO_LEADER, NOT_PROPOSED, TIMED_OUT, Refused
+from minikube_py.etcd.errors import NO_LEADER, NOT_PROPOSED, TIMED_OUT, Refused, Status
 from minikube_py.etcd.guard import NOBODY, Guard
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.pieces import Batch, Kept
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 REQUEST_S: Final = 7.0
 """As long as etcd waits for a write or a confirmed read: 5 s and two election timeouts."""
+ASK_AGAIN_S: Final = 0.1
 URLS_S: Final = 1.0
 """How long the members' URLs are believed; those of a member that does not answer, until it does."""
 TRIMMED_PER_TURN: Final = 5000
@@ -95,17 +96,20 @@ class Node:
         if self._leads_alone():
             await self.command(command)
             return
-        await in_time((await self._leaders()).clear_alarm(command))
+        with refused_as(NOT_PROPOSED):
+            await (await self._leaders()).clear_alarm(command)
         await self.confirmed()
 
-    async def change_members(self, change: MemberChange) -> None:
-        """Returns when it is applied here. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
+    async def change_members(self, change: MemberChange, leaderless: Status = NOT_PROPOSED) -> None:
+        """Returns when it is applied here. Raises: InvalidRequest, Unavailable, OutcomeUnknown; Refused with
+        `leaderless` if there is no leader."""
         # Validated like external input: invalid data must never be in the log.
         change = decode_member_change(encode_member_change(change))
         if self._leads_alone():
             await in_time(self.member.change_members(change))
             return
-        await in_time((await self._leaders()).change_members(change))
+        with refused_as(leaderless):
+            await (await self._leaders()).change_members(change)
         await self.confirmed()
 
     @property
@@ -125,10 +129,19 @@ class Node:
     def header_now(self) -> Any:
         return self.header(self.member.state.revision)
 
-    async def confirmed(self) -> None:
-        """Returns when this member's state includes everything acknowledged before this call."""
+    async def confirmed(self, leaderless: Status = TIMED_OUT) -> None:
+        """Returns when this member's state includes everything acknowledged before this call. Raises: Refused with
+        `leaderless` if there is no leader: etcd reads some of its state through the log."""
         if not self.member.readable:
-            await in_time(self.member.confirmed())
+            await in_time(self._confirmed(), leaderless)
+
+    async def _confirmed(self) -> None:
+        while True:
+            try:
+                return await self.member.confirmed()
+            except Leaderless:
+                # The store gives up sooner than etcd.
+                await self.member.clock.sleep(ASK_AGAIN_S)
 
     async def command(self, command: Command, *, guarded: bool = True) -> Result:
         """Through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown; Refused after a timeout, with
@@ -148,8 +161,7 @@ class Node:
                 if self._connect is None:
                     raise
         with refused_as(NOT_PROPOSED):
-            client = await self._leaders()
-            result = await in_time(client.command(command))  # type: ignore[arg-type]
+            result = await (await self._leaders()).command(command)  # type: ignore[arg-type]
         # A client reads its own writes here: this member must have applied its answer.
         await self.reached(result.revision)
         return result
@@ -203,8 +215,9 @@ class Node:
     async def keep_alive(self, lease_id: int) -> int:
         """The renewed TTL, 0 if the lease is unknown."""
         with refused_as(NO_LEADER):
-            storage = self.member.storage if self._leads_alone() else await self._leaders()
-            return await in_time(storage.lease_keep_alive(lease_id))
+            if self._leads_alone():
+                return await in_time(self.member.storage.lease_keep_alive(lease_id))
+            return await (await self._leaders()).lease_keep_alive(lease_id)
 
     async def remaining_s(self, lease_id: int) -> float:
         """Time until the lease ends unless it is renewed. Raises: LeaseNotFound."""
@@ -212,7 +225,7 @@ class Node:
             if self._leads_alone():
                 found = await in_time(self.member.lease_remaining_s(lease_id))
             else:
-                found = await in_time((await self._leaders()).lease_remaining_s(lease_id))
+                found = await (await self._leaders()).lease_remaining_s(lease_id)
                 await self.confirmed()
         if found is None:
             raise LeaseNotFound
@@ -222,7 +235,7 @@ class Node:
         return bool(self.member.replica.leading) or self._connect is None
 
     async def _leaders(self) -> StoreClient:
-        """Without a leader, requests wait for the next one."""
+        """Without a leader, its requests wait for the next one, and end by themselves."""
         assert self._connect is not None
         async with self._connecting:
             if self._client is None:
@@ -231,7 +244,7 @@ class Node:
 
 
 @contextlib.contextmanager
-def refused_as(status: tuple[Any, str]) -> Iterator[None]:
+def refused_as(status: Status) -> Iterator[None]:
     """Without a leader: as etcd says it there, and without the addresses of the members. Raises: Refused."""
     try:
         yield
@@ -239,10 +252,10 @@ def refused_as(status: tuple[Any, str]) -> Iterator[None]:
         raise Refused(*status) from None
 
 
-async def in_time(work: Awaitable[T]) -> T:
-    """Raises: Refused after REQUEST_S."""
+async def in_time(work: Awaitable[T], late: Status = TIMED_OUT) -> T:
+    """Raises: Refused with `late` after REQUEST_S."""
     try:
         async with asyncio.timeout(REQUEST_S):
             return await work
     except TimeoutError:
-        raise Refused(*TIMED_OUT) from None
+        raise Refused(*late) from None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.etcd.codes import StatusCode
-from minikube_py.etcd.errors import NO_PASSWORD_USER, PERMISSION_NOT_GIVEN, TOO_MANY, Refused
+from minikube_py.etcd.errors import NO_PASSWORD_USER, NOT_PROPOSED, PERMISSION_NOT_GIVEN, TOO_MANY, Refused
 from minikube_py.etcd.guard import SHOWN, address_shown
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
@@ -177,7 +177,7 @@ class Users:
 
     async def _asking(self) -> str:
         """Their name, once this member has applied what was acknowledged to them."""
-        await self._node.confirmed()
+        await self._node.confirmed(NOT_PROPOSED)
         return (await self._node.guard.who()).user
 
     # -- passwords and tokens ------------------------------------------------------------------------------------------

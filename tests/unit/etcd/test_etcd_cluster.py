@@ -12,17 +12,17 @@ from minikube_py.etcd.cluster import Cluster
 from minikube_py.etcd.errors import LEARNER_BEHIND, UNHEALTHY, status_of
 from minikube_py.etcd.messages import pb
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.membership import Member, MemberChange
+from minikube_py.store.membership import Member
 from minikube_py.store.membership_checks import NO_MAJORITY, NOT_CAUGHT_UP
 
 STOPPED = "the member is stopping"
 
 
 def refused_by(why: str, *, learner: bool) -> Cluster:
-    async def passes() -> None:
+    async def passes(*_given: Any) -> None:
         pass
 
-    async def change_members(change: MemberChange) -> None:
+    async def change_members(*_given: Any) -> None:
         raise Unavailable(why)
 
     one = Member(NodeId(1), "one", "127.0.0.1:1", learner=learner)
@@ -32,7 +32,7 @@ def refused_by(why: str, *, learner: bool) -> Cluster:
         guard=SimpleNamespace(admin=passes),
         confirmed=passes,
         change_members=change_members,
-        member=SimpleNamespace(membership=membership),
+        member=SimpleNamespace(membership=membership, member_id=2),
     )
     return Cluster(node)
 

@@ -11,10 +11,14 @@ from virtual_time import LoopClock, run_virtually
 
 from minikube_py.errors import Leaderless
 from minikube_py.etcd.cluster import Cluster
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import NO_LEADER, NOT_PROPOSED, TIMED_OUT, UNHEALTHY, status_of
 from minikube_py.etcd.lease import Lease
+from minikube_py.etcd.locks import Locks, as_client
+from minikube_py.etcd.maintenance import Maintenance
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import URLS_S, Node
+from minikube_py.etcd.users import Users
 from minikube_py.mvcc.lease import Leases
 from minikube_py.mvcc.types import DeleteRange
 from minikube_py.store.membership import ChangeKind, MemberChange
@@ -82,7 +86,17 @@ def test_without_a_leader_errors_are_etcds_and_name_no_member() -> None:
     assert refusal(lambda: lease.time_to_live(pb.LeaseTimeToLiveRequest(ID=5))) == NO_LEADER
     add = pb.MemberAddRequest(peerURLs=["https://127.0.0.1:1"])
     assert refusal(lambda: cluster.add(add)) == UNHEALTHY
-    assert refusal(lambda: node.change_members(EXPECT)) == TIMED_OUT
+    assert refusal(lambda: node.change_members(EXPECT)) == NOT_PROPOSED
+    assert refusal(lambda: cluster.promote(pb.MemberPromoteRequest(ID=2))) == NO_LEADER
+    assert refusal(lambda: cluster.remove(pb.MemberRemoveRequest(ID=2))) == NOT_PROPOSED
+    assert refusal(lambda: cluster.remove(pb.MemberRemoveRequest(ID=1))) == UNHEALTHY
+    # etcd reads users and alarms through its log.
+    assert refusal(lambda: Users(node).list_users(pb.AuthUserListRequest())) == NOT_PROPOSED
+    assert refusal(lambda: Maintenance(node).alarm(pb.AlarmRequest())) == NOT_PROPOSED
+    # Its locks are clients of its other services, whose errors have lost their code.
+    leads, lock = (as_client(each) for each in (Locks(node).leader, Locks(node).lock))
+    assert refusal(lambda: leads(pb.LeaderRequest(name=b"l"))) == (StatusCode.UNKNOWN, TIMED_OUT[1])
+    assert refusal(lambda: lock(pb.LockRequest(name=b"l", lease=5))) == NOT_PROPOSED
     found = run_virtually(lambda: lease.leases(pb.LeaseLeasesRequest()))
     assert [each.ID for each in found.leases] == [5]
 
