@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind, NoteSender
-from minikube_py.api.kinds.core import NAMESPACES, PODS
+from minikube_py.api.kinds.coordination import LEASES
+from minikube_py.api.kinds.core import NAMESPACES, NODES, PODS
 from minikube_py.api.kinds.rbac import GROUP as RBAC
 from minikube_py.api.kinds.resource import RESOURCECLAIMS
 from minikube_py.api.registry import Registry
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _NAMED_BY_SELECTOR: Final = ("list", "watch")
 _CHANGES: Final = ("update", "patch")
 """Allowed by user and path through roles alone, never by what pods refer to."""
+_OF_NODES: Final = (LEASES, NODES, PODS)
 _HELD_MAX: Final = 10_000
 _HELD_CHARS_MAX: Final = 200
 
@@ -94,7 +96,7 @@ class Access:
         if request.wanted is None:
             if MASTERS in user.groups:
                 return user
-            if verb in _CHANGES and path is not None and path.resource is not None and not path.resource.definition:
+            if path is not None and _is_held(user, verb, path.resource):
                 key = request.path, verb, user.name
                 if (held := self._held.get(key)) is not None and (held.user is user or held.user == user):
                     _, request.admit, request.standing = held
@@ -169,6 +171,13 @@ class Access:
             return may, why
         reason = await self._nodes.reason(user, asked, field_selector)
         return reason is None, "\n".join(filter(None, (reason, why)))
+
+
+def _is_held(user: User, verb: str, kind: Kind | None) -> bool:
+    """Whether roles alone decide: what a node may change of other kinds depends on its pods."""
+    if verb not in _CHANGES or kind is None or kind.definition:
+        return False
+    return not is_narrowed(user) or kind in _OF_NODES
 
 
 def _both(first: Admission | None, second: Admission) -> Admission:

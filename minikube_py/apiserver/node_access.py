@@ -10,14 +10,18 @@ Source: kubernetes `plugin/pkg/auth/authorizer/node/node_authorizer.go`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 import orjson
 
 from minikube_py.api.errors import Json, StatusError, go_quote
+from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import PODS
-from minikube_py.api.selectors import parse_field_selector
+from minikube_py.api.kinds.core.volumes import PERSISTENTVOLUMES
+from minikube_py.api.kinds.resource import RESOURCESLICES
+from minikube_py.api.kinds.storage import VOLUMEATTACHMENTS
+from minikube_py.api.selectors import FieldRequirement, parse_field_selector
 from minikube_py.apiserver.auth import Asked, refusal
 from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, NO_SLOT, NODE_PREFIX, NodeClaims, is_slot
 from minikube_py.apiserver.rbac import Policy
@@ -31,6 +35,10 @@ _POD_WRITES: Final = {"status": ("update", "patch"), "eviction": ("create",), ""
 _SCAN_SLICE: Final = 1000
 _SECRETS: Final = ("secretRef", "secretKeyRef", "nodePublishSecretRef")
 _CONFIG_MAPS: Final = ("configMapRef", "configMapKeyRef", "configMap")
+_OF_ONE_NODE: Final[dict[str, Kind]] = {
+    kind.plural: kind for kind in (PODS, VOLUMEATTACHMENTS, RESOURCESLICES)
+}
+"""Kinds whose objects name their node themselves."""
 
 
 class Nodes(Protocol):
@@ -101,38 +109,65 @@ class NodeAccess:
         return None if related else f"no relationship found between {nodes.title} and this object"
 
     async def _is_related(self, nodes: Nodes, asked: Asked) -> bool:
-        """Whether a pod on one of the nodes refers to the object, or is it."""
-        cache = self._cache.of(PODS)
-        if asked.plural == "pods":
-            entry = cache.entries.get(PODS.key(asked.namespace, asked.name))
+        """Whether the object is of one of the nodes, or a pod on one refers to it or to its claim."""
+        kind = _OF_ONE_NODE.get(asked.plural)
+        if kind is not None:
+            entry = self._cache.of(kind).entries.get(kind.key(asked.namespace, asked.name))
             return entry is not None and nodes.has(node_of(entry.decode()))
-        # Few pods name it: search their bytes, decode only matches.
-        quoted = orjson.dumps(asked.name)
-        for number, entry in enumerate(cache.select(PODS.key(asked.namespace, ""))):
+        plural, namespace, name = asked.plural, asked.namespace, asked.name
+        if plural == "persistentvolumes":
+            entry = self._cache.of(PERSISTENTVOLUMES).entries.get(PERSISTENTVOLUMES.key("", name))
+            claim = (entry.decode().get("spec") or {}).get("claimRef") if entry is not None else None
+            if not claim:
+                return False
+            plural, namespace, name = _CLAIMS, claim.get("namespace") or "", claim.get("name") or ""
+        # Few pods name it: search their bytes, decode only matches. An ephemeral volume does not name its claim.
+        quoted = orjson.dumps(name)
+        for number, entry in enumerate(self._cache.of(PODS).select(PODS.key(namespace, ""))):
             if number % _SCAN_SLICE == _SCAN_SLICE - 1:
                 await asyncio.sleep(0)
-            if quoted not in entry.value:
+            if quoted not in entry.value and (plural != _CLAIMS or b'"ephemeral"' not in entry.value):
                 continue
             pod = entry.decode()
-            if nodes.has(node_of(pod)) and asked.name in references(pod, asked.plural):
+            if nodes.has(node_of(pod)) and name in references(pod, plural):
                 return True
         return False
 
 
-def node_of(pod: Json) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
+def node_of(obj: Json) -> str:
+    """The node that a pod, an attachment or a slice is of, or ""."""
+    return str((obj.get("spec") or {}).get("nodeName") or "")
 
 
 def references(pod: Json, plural: str) -> set[str]:
-    """The names of the secrets, config maps or service accounts that a pod refers to; none for a mirror pod."""
+    """The names of the objects of one kind, by its plural, that a pod refers to; none for a mirror pod."""
     if MIRROR in (pod["metadata"].get("annotations") or {}):
         return set()
     spec = pod.get("spec") or {}
     if plural == "serviceaccounts":
         return {spec["serviceAccountName"]} if spec.get("serviceAccountName") else set()
+    if plural == _CLAIMS:
+        return set(_volume_claims(pod["metadata"].get("name") or "", spec))
+    if plural == "resourceclaims":
+        return set(_resource_claims(spec, pod.get("status") or {}))
     found: set[str] = set()
     _collect(spec, _SECRETS if plural == "secrets" else _CONFIG_MAPS, plural == "secrets", found)
     return found
+
+
+def _volume_claims(pod: str, spec: Json) -> Iterator[str]:
+    for volume in spec.get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            yield volume["persistentVolumeClaim"].get("claimName") or ""
+        elif volume.get("ephemeral"):
+            yield f"{pod}-{volume['name']}"
+
+
+def _resource_claims(spec: Json, status: Json) -> Iterator[str]:
+    made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    for each in spec.get("resourceClaims") or ():
+        yield each.get("resourceClaimName") or made.get(each["name"]) or ""
+    yield (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") or ""
 
 
 def _collect(value: Any, keys: tuple[str, ...], secrets: bool, found: set[str]) -> None:
@@ -157,6 +192,7 @@ def _collect(value: Any, keys: tuple[str, ...], secrets: bool, found: set[str]) 
 
 # --- rules by resource ----------------------------------------------------------------------------------------------
 
+_CLAIMS: Final = "persistentvolumeclaims"
 _RELATED: Final = "\0"
 """A rule's result that depends on what pods refer to."""
 
@@ -171,6 +207,53 @@ def _read_by_reference(nodes: Nodes, asked: Asked, _: str) -> str | None:
     if not asked.namespace:
         return "can only read namespaced object of this type"
     return _RELATED
+
+
+def _get(nodes: Nodes, asked: Asked, _: str) -> str | None:
+    if asked.verb != "get":
+        return "can only get individual resources of this type"
+    return "cannot get subresource" if asked.subresource else _RELATED
+
+
+def _volume_claim(nodes: Nodes, asked: Asked, selector: str) -> str | None:
+    if asked.subresource != "status":
+        return _get(nodes, asked, selector)
+    return _RELATED if asked.verb in ("update", "patch") else "can only get/update/patch this type"
+
+
+def _csi_node(nodes: Nodes, asked: Asked, _: str) -> str | None:
+    if asked.verb not in _LEASE_VERBS:
+        return "can only get, create, update, patch, or delete a CSINode"
+    if asked.subresource:
+        return "cannot authorize CSINode subresources"
+    if asked.verb != "create" and not nodes.has(asked.name):
+        return "can only access CSINode with the same name as the requesting node"
+    return None
+
+
+def _slice(nodes: Nodes, asked: Asked, field_selector: str) -> str | None:
+    """What a create may hold is for `node_restriction`."""
+    if asked.subresource:
+        return "cannot authorize ResourceSlice subresources"
+    if asked.verb == "create":
+        return None
+    if asked.verb in ("get", "update", "patch", "delete"):
+        return _RELATED
+    if asked.verb not in ("watch", "list", "deletecollection"):
+        verbs = "get, watch, list, create, update, patch, delete, deletecollection"
+        return f"only the following verbs are allowed for a ResourceSlice: {verbs}"
+    if any(each.op == "=" and nodes.has(each.value) for each in _by_node(RESOURCESLICES, field_selector)):
+        return None
+    return "can only list/watch/deletecollection resourceslices with nodeName field selector"
+
+
+def _by_node(kind: Kind, text: str) -> list[FieldRequirement]:
+    """What a selector asks of the node; nothing if it cannot be read."""
+    try:
+        selector = parse_field_selector(kind, text)
+    except StatusError:
+        return []
+    return [each for each in selector.requirements if each.field == "spec.nodeName"]
 
 
 def _service_account(nodes: Nodes, asked: Asked, selector: str) -> str | None:
@@ -247,4 +330,10 @@ _RULES: Final[dict[tuple[str, str], _Rule]] = {
     ("coordination.k8s.io", "leases"): _lease,
     ("", "nodes"): _node,
     ("", "pods"): _pod,
+    ("", _CLAIMS): _volume_claim,
+    ("", "persistentvolumes"): _get,
+    ("resource.k8s.io", "resourceclaims"): _get,
+    ("resource.k8s.io", "resourceslices"): _slice,
+    ("storage.k8s.io", "volumeattachments"): _get,
+    ("storage.k8s.io", "csinodes"): _csi_node,
 }

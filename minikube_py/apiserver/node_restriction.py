@@ -15,14 +15,19 @@ from typing import Any, Final
 
 from minikube_py.api.errors import Json, forbidden, go_quote, not_found
 from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.certificates import REQUESTS
 from minikube_py.api.kinds.coordination import LEASES
 from minikube_py.api.kinds.core import NODES, PODS, SERVICEACCOUNTS
+from minikube_py.api.kinds.core.volumes import PERSISTENTVOLUMECLAIMS
+from minikube_py.api.kinds.resource import RESOURCESLICES
+from minikube_py.api.kinds.storage import CSINODES
 from minikube_py.apiserver.auth import Asked, is_narrowed
 from minikube_py.apiserver.messages import Admission, Standing, admits_renewals
 from minikube_py.apiserver.node_access import MIRROR, NodeAccess, Nodes, OneNode, node_of, references
 from minikube_py.apiserver.node_claims import (
     LEASE_NAMESPACE,
     NO_SLOT,
+    NODE_PREFIX,
     PLAYED_BY,
     NodeClaims,
     is_slot,
@@ -40,6 +45,7 @@ _KUBELET_LABELS: Final = frozenset(
      "beta.kubernetes.io/os", "beta.kubernetes.io/arch")
 )  # fmt: skip
 _KUBELET_NAMESPACES: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_SIGNERS_OF_NODES: Final = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
 _RESTRICTED: Final = "node-restriction.kubernetes.io"
 
 
@@ -73,6 +79,15 @@ class _Admission:
             why = self._node(nodes, name, old, new)
         elif resource is LEASES:
             why = self._lease(nodes, name, old, new)
+        elif resource is PERSISTENTVOLUMECLAIMS:
+            why = _claim_status(self._who(nodes), sub, old, new)
+        elif resource is CSINODES and not nodes.has(((old or new or {}).get("metadata") or {}).get("name") or name):
+            why = "can only access CSINode with the same name as the requesting node"
+        elif resource is RESOURCESLICES and (old is None or new is None) and not nodes.has(node_of(old or new or {})):
+            verb = "create" if old is None else "delete"
+            why = f"can only {verb} ResourceSlice with the same NodeName as the requesting node"
+        elif resource is REQUESTS and old is None and new is not None and not sub:
+            why = _signing_request(nodes, new["spec"])
         elif resource is SERVICEACCOUNTS and sub == "token" and new is not None:
             why = self._token(nodes, name, new)
         if why is not None:
@@ -171,10 +186,15 @@ class _Admission:
         if new is None:
             return None
         if old is None:
+            if (new.get("spec") or {}).get("configSource") is not None:
+                return f"{who} is not allowed to create pods with a non-nil configSource"
             # A shared kubelet invents nodes, including labels.
             if not registers and (labels := _forbidden_labels({}, new)):
                 return f"{who} is not allowed to set the following labels: {', '.join(labels)}"
         else:
+            source = (new.get("spec") or {}).get("configSource")
+            if source is not None and source != (old.get("spec") or {}).get("configSource"):
+                return f"{who} is not allowed to update configSource to a new non-nil configSource"
             if (new.get("spec") or {}).get("taints") != (old.get("spec") or {}).get("taints"):
                 return f"{who} is not allowed to modify taints"
             if new["metadata"].get("ownerReferences") != old["metadata"].get("ownerReferences"):
@@ -242,6 +262,47 @@ def _pod_status(who: str, nodes: Nodes, old: Json | None, new: Json | None) -> s
     if before.get("extendedResourceClaimStatus") != after.get("extendedResourceClaimStatus"):
         return f"{who} cannot update extended resource claim status"
     return None
+
+
+_OWN_CLAIM_STATUS: Final = ("capacity", "conditions", "allocatedResourceStatuses", "allocatedResources")
+_OF_EACH_WRITE: Final = ("resourceVersion", "managedFields")
+
+
+def _claim_status(who: str, sub: str, old: Json | None, new: Json | None) -> str | None:
+    """Of a claim, a node writes what it measured, and nothing else."""
+    if sub != "status":
+        return "may only update PVC status"
+    if old is None or new is None:
+        return "unexpected operation"
+    if _beside_own_status(old) == _beside_own_status(new):
+        return None
+    return f"{who} is not allowed to update fields other than status.quantity and status.conditions"
+
+
+def _beside_own_status(claim: Json) -> Json:
+    """Without what is empty: upstream compares by meaning."""
+    parts = {
+        "metadata": {k: v for k, v in claim["metadata"].items() if v and k not in _OF_EACH_WRITE},
+        "spec": claim.get("spec") or {},
+        "status": {k: v for k, v in (claim.get("status") or {}).items() if v and k not in _OWN_CLAIM_STATUS},
+    }
+    return parts
+
+
+def _signing_request(nodes: Nodes, spec: Json) -> str | None:
+    """A certificate by which a node is known is for that node."""
+    if spec.get("signerName") not in _SIGNERS_OF_NODES:
+        return None
+    # Deferred: a tenth of importing all kinds.
+    from minikube_py.api.certificate_requests import parse_request, subject_name
+
+    try:
+        name = subject_name(parse_request(spec.get("request") or ""))
+    except ValueError as error:
+        return f"unable to parse csr: {error}"
+    if name.startswith(NODE_PREFIX) and nodes.has(name.removeprefix(NODE_PREFIX)):
+        return None
+    return f"can only create a node CSR with CN={NODE_PREFIX}{nodes.name if isinstance(nodes, OneNode) else 'NAME'}"
 
 
 def _audiences(spec: Json) -> set[str]:
