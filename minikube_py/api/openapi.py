@@ -465,12 +465,11 @@ class OpenApi:
             self._documents[of[0], of[1]] = made
 
     def document(
-        self, path: str, accept: str | None, query: str = "", if_none_match: str | None = None
+        self, path: str, accept: str | None, asked_hash: str = "", if_none_match: str | None = None
     ) -> Document | None:
         """The answer to a GET under `/openapi`, None if not found (upstream's 404 has no body).
 
-        Status 406 has no body either."""
-        del query  # The hash only keys the client's cache.
+        Status 406 has no body either. Only what is asked for by its hash may be kept forever."""
         parts = [part for part in path.split("/") if part]
         if parts == ["openapi", "v2"]:
             return self._version_2(accept, if_none_match)
@@ -483,8 +482,11 @@ class OpenApi:
         group_version = self._group_version(parts[2:])
         if group_version is None:
             return None
-        etag = f'"{self._hash(*group_version)}"'
-        headers = {"ETag": etag, "Vary": "Accept", "Cache-Control": "public, immutable"}
+        known = self._hash(*group_version)
+        if asked_hash and asked_hash != known:
+            return Document(b"", JSON, {"Location": f"/{'/'.join(parts)}?hash={known}", "Vary": "Accept"}, 301)
+        etag = f'"{known}"'
+        headers = {"ETag": etag, "Vary": "Accept"} | ({"Cache-Control": "public, immutable"} if asked_hash else {})
         if not_changed(etag, if_none_match):
             return Document(b"", "", headers, 304)
         return Document(self.group_version(*group_version), JSON, headers)
@@ -581,7 +583,7 @@ documents: Final = lru_cache(8)(OpenApi)
 
 
 def document(
-    path: str, accept: str | None, query: str = "", if_none_match: str | None = None, registry: Registry = REGISTRY
+    path: str, accept: str | None, asked_hash: str = "", if_none_match: str | None = None, registry: Registry = REGISTRY
 ) -> Document | None:
     """`OpenApi.document` of the registry."""
-    return documents(registry).document(path, accept, query, if_none_match)
+    return documents(registry).document(path, accept, asked_hash, if_none_match)

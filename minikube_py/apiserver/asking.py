@@ -56,7 +56,7 @@ async def request_of(
         wanted = wanted_user((*headers.items(), *asked.repeated))
     get = headers.get
     request = Request(
-        asked.method, asked.path, query, b"", user, get("accept") or JSON, get("content-type") or JSON,
+        asked.method, asked.path, query, b"", user, get("accept") or "*/*", get("content-type") or JSON,
         get("if-none-match"), wanted,
     )  # fmt: skip
     request.head = asked

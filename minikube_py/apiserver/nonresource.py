@@ -29,13 +29,15 @@ _CHECKS: Final = {
     "livez": ("ping", "log"),
     "readyz": ("ping", "log", "etcd", "watch-cache"),
 }
+_EXACT: Final = ("openapi", *_CHECKS)
+"""A path below one of these that ends with a slash is another path."""
 
 
 async def answer(request: Request, server: ApiServer) -> Response:
     """Raises: StatusError 404, 405, 406; what `indexes` raises."""
     path = "/" + "/".join(part for part in request.path.split("/") if part)
     first = path.split("/")[1]
-    if request.path[:2] == "//" or request.path[:1] != "/" or (first == "openapi" and request.path.endswith("/")):
+    if request.path[:2] == "//" or request.path[:1] != "/" or (first in _EXACT and request.path.endswith("/")):
         return page_not_found()
     if path.startswith("/apis/") and path.split("/")[2] not in server.registry.groups:
         return page_not_found()
@@ -54,10 +56,10 @@ async def answer(request: Request, server: ApiServer) -> Response:
         found = _document(path, request, server)
         if found is not None or first != "version":
             return _only_get(request, found or page_not_found())
-    except StatusError:
-        # The method is checked before Content-Type and Accept.
+    except StatusError as error:
+        # The method is checked before Content-Type and Accept, and after the path.
         groups_first = path == "/api" and ";as=APIGroupDiscoveryList" in request.accept
-        if request.method != "GET" and not groups_first and not _answers_any_method(path):
+        if error.code != 404 and request.method != "GET" and not groups_first and not _answers_any_method(path):
             raise method_not_allowed() from None
         raise
     raise path_not_found()
@@ -210,7 +212,11 @@ def _openapi() -> Any:
 
 def _document(path: str, request: Request, server: ApiServer) -> Response | None:
     """None if not found. Raises: StatusError 404, 406."""
-    if path.split("/")[1] in ("api", "apis", "version"):
+    parts = path.strip("/").split("/")
+    version = ("", *parts[1:]) if parts[0] == "api" else tuple(parts[1:])
+    if parts[0] in ("api", "apis") and len(version) == 2 and version not in server.registry.group_versions:
+        raise path_not_found()
+    if parts[0] in ("api", "apis", "version") and not _answers_any_method(path):
         check_readable(request.content_type)
     if path == "/":
         return _exact(Response(200, _index(server.registry)))
@@ -227,7 +233,8 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
     if path in _OF_TOKENS:
         return _of_tokens(path, request, server)
     if path.startswith("/openapi/"):
-        found = _openapi().document(path, request.accept, "", request.if_none_match, server.registry)
+        asked_hash = request.query.get("hash", "")
+        found = _openapi().document(path, request.accept, asked_hash, request.if_none_match, server.registry)
     else:
         found = discovery.document(path, request.accept, server.address, request.if_none_match, server.registry)
     if found is None:

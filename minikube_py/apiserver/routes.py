@@ -126,8 +126,8 @@ def _find(
     found = resource.subresource(sub) if resource is not None and sub else None
     served = resource is not None and not too_deep and (found is not None or not sub)
     if served and resource is not None:
-        # Only collections across namespaces have no namespace in their path.
-        scoped = bool(namespace) == resource.namespaced or not (namespace or name)
+        # Only collections across namespaces have no namespace in their path, and only lists are across them.
+        scoped = bool(namespace) == resource.namespaced or not (namespace or name or "list" not in resource.verbs)
         watched = not watch or (not sub and "watch" in resource.verbs)
         served = scoped and watched and (resource.stored or not name or "get" in resource.verbs)
     error = None if served else path_not_found()
@@ -155,6 +155,10 @@ def verb_of(path: ResourcePath, method: str, watching: bool) -> str:
 def route(path: ResourcePath, method: str, verb: str) -> Route:
     """Raises: StatusError 404 if the path is not served, 405 if the method is not."""
     if path.error is not None or path.resource is None:
+        if path.found is not None and path.error is not None and path.error.code == 400:
+            as_get = method == "HEAD" and path.found.name == PROXY
+            if _OBJECT_VERBS.get("GET" if as_get else method) not in path.found.verbs:
+                raise method_not_allowed()
         raise path.error or path_not_found()
     if method not in _OBJECT_VERBS and (path.found is None or path.found.name != PROXY):
         raise method_not_allowed()

@@ -131,6 +131,18 @@ def test_an_unchanged_document_is_not_sent_again() -> None:
     assert unchanged is not None and unchanged.status == 304
 
 
+def test_only_what_is_asked_for_by_its_hash_is_kept_forever() -> None:
+    index = openapi.document("/openapi/v3", PLAIN)
+    assert index is not None
+    url = orjson.loads(index.body)["paths"]["api/v1"]["serverRelativeURL"]
+    path, _, known = url.partition("?hash=")
+    plain, named, stale = (openapi.document(path, PLAIN, asked) for asked in ("", known, "ABC"))
+    assert plain is not None and named is not None and stale is not None
+    assert (plain.status, plain.headers.get("Cache-Control")) == (200, None)
+    assert (named.status, named.headers["Cache-Control"]) == (200, "public, immutable")
+    assert (stale.status, stale.headers["Location"], stale.body) == (301, url, b"")
+
+
 NOTHING = ["/apis/nowhere", "/apis/nowhere/v1", "/", "/version", "/api/v1/pods", "/apis/coordination.k8s.io/v1/leases"]
 
 

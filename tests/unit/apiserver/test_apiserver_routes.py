@@ -48,6 +48,9 @@ NOT_SERVED = {
     "head": ("HEAD", "/api/v1/pods", 405),
     "all namespaces at once": ("DELETE", "/api/v1/namespaces", 405),
     "an unknown group": ("PATCH", "/apis/foo.example/v1/bars/x", 404),
+    "a review of a namespace without one": ("GET", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews", 404),
+    "a subresource of nothing": ("GET", "/api/v1/namespaces/n/pods//status", 400),
+    "a method of a subresource of nothing": ("DELETE", "/api/v1/namespaces/n/pods//status", 405),
     "an older watch written to": ("POST", "/api/v1/watch/pods", 405),
 }
 
