@@ -506,7 +506,7 @@ class Secrets:
 
 
 def add_room(parser: Flags) -> None:
-    """`quota_bytes` and `reserve_bytes`, of a store member."""
+    """`quota_bytes`, `reserve_bytes`, and how much history is kept, of a store member."""
     quota_help = (
         "refuse writes that need space once data and history reach this size, and raise the alarm NOSPACE; deletes "
         "and reads continue (default: 2Gi; 0: no bound)"
@@ -515,6 +515,13 @@ def add_room(parser: Flags) -> None:
     parser.add_argument(*names, type=size_bytes, default=2 << 30, metavar="SIZE", help=quota_help)
     reserve_help = "the same when the disk has less than this free (default: 64Mi)"
     parser.add_argument("--reserve-bytes", type=size_bytes, default=64 << 20, metavar="SIZE", help=reserve_help)
+    mode_help = "periodic, the default: the retention is an age; etcd's other mode, revision, is refused"
+    parser.add_argument("--auto-compaction-mode", type=compaction_mode, metavar="MODE", help=mode_help)
+    retention_help = (
+        "compact what is older, as etcd's flag of that name: 30m, or a number of hours; 0: only when a client asks "
+        "(default: 5m, or earlier once writes sum up to 64Mi)"
+    )
+    parser.add_argument("--auto-compaction-retention", type=compaction_age_s, metavar="AGE", help=retention_help)
 
 
 def add_etcd_behind(parser: Flags) -> None:

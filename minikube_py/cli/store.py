@@ -47,13 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", type=flags.HOST_PORT, metavar="HOST:PORT", help=listen_help)
     flags.add_room(parser)
     flags.add_structures(parser)
-    mode_help = "periodic, the default: the retention is an age; etcd's other mode, revision, is refused"
-    parser.add_argument("--auto-compaction-mode", type=flags.compaction_mode, metavar="MODE", help=mode_help)
-    retention_help = (
-        "compact what is older, as etcd's flag of that name: 30m, or a number of hours; 0: only when a client asks "
-        "(default: 5m, or earlier once writes sum up to 64Mi)"
-    )
-    parser.add_argument("--auto-compaction-retention", type=flags.compaction_age_s, metavar="AGE", help=retention_help)
     etcd_help = (
         "serve etcd's v3 API over gRPC at these URLs, to clients with a certificate of --trusted-ca-file; "
         "http:// only on "

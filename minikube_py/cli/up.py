@@ -27,7 +27,11 @@ SEVERAL_MAX = 9
 
 OWN_STORE, OTHER_STORE = "the built-in store", "an etcd (--etcd-servers)"
 HONOURED = dict.fromkeys(
-    ("members", "etcd_port", "etcd_http_port", "restore", "quota_bytes", "reserve_bytes"), (OWN_STORE,)
+    (
+        *("members", "etcd_port", "etcd_http_port", "restore", "quota_bytes", "reserve_bytes"),
+        *("auto_compaction_mode", "auto_compaction_retention"),
+    ),
+    (OWN_STORE,),
 )
 WITH_ROLE = {
     "kubelet": dict.fromkeys(("nodes", "stages"), ("a kubelet",)),
@@ -144,6 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
         controllers=arguments.controllers,
         quota_bytes=arguments.quota_bytes,
         reserve_bytes=arguments.reserve_bytes,
+        retain_s=arguments.auto_compaction_retention,
         gates=arguments.feature_gates,
         stages=flags.stages(arguments),
         audit=audit_flags.audit(arguments),

@@ -30,9 +30,10 @@ class ControlPlaneConfig:
     and addresses the server's certificate is for. `members`: of the store, None for as many as `data_dir` holds; with
     several, or several of another role, each is a separate process. `restore`: a snapshot with which a new store
     begins. `etcd_port`: of etcd's API, of the first member where there are several, the next port of the next; None: it
-    is not served. `etcd_http_port`: likewise of its gateway. `quota_bytes`, `reserve_bytes`: of each store member.
-    `etcd`: the store is this one, and there are no members. `gates`: upstream feature gates to enable that are off by
-    default. `stages`: files and folders of stages by which pods and nodes live. `audit`: of API requests."""
+    is not served. `etcd_http_port`: likewise of its gateway. `quota_bytes`, `reserve_bytes`, `retain_s`: of each
+    store member. `etcd`: the store is this one, and there are no members. `gates`: upstream feature gates to enable
+    that are off by default. `stages`: files and folders of stages by which pods and nodes live. `audit`: of API
+    requests."""
 
     data_dir: Path
     host: str = LOOPBACK
@@ -58,6 +59,7 @@ class ControlPlaneConfig:
     etcd: EtcdBehind | None = None
     quota_bytes: int = QUOTA_BYTES
     reserve_bytes: int = SEGMENTS_RESERVED * SEGMENT_BYTES
+    retain_s: float | None = None
     gates: FeatureGates = NO_GATES
     stages: tuple[Path, ...] = ()
     audit: Auditing = NO_AUDIT

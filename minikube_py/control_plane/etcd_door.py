@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
+from minikube_py.control_plane.config import DEFAULT_PORT, LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.etcd_urls import parse_urls
 from minikube_py.control_plane.listen import free_address, free_row, start_http
@@ -114,12 +114,14 @@ def of_plane(config: ControlPlaneConfig, position: int = 0) -> EtcdOptions | Non
 
 
 def _url(port: int | None, position: int) -> str:
-    return "" if port is None else f"https://{LOOPBACK}:{port + position}"
+    return "" if port is None else f"https://{LOOPBACK}:{port and port + position}"
 
 
 def with_ports(config: ControlPlaneConfig, members: int) -> ControlPlaneConfig:
     """Port 0 becomes the first of free ones in a row, which members that start again keep. Raises: OSError."""
-    first = free_row(LOOPBACK, 2 * members)
+    named = (port for port in (config.etcd_port, config.etcd_http_port) if port)
+    others = [DEFAULT_PORT if config.port is None else config.port]
+    first = free_row(LOOPBACK, 2 * members, [*others, *(port + at for port in named for at in range(members))])
     if config.etcd_port == 0:
         config = replace(config, etcd_port=first)
     return config if config.etcd_http_port != 0 else replace(config, etcd_http_port=first + members)

@@ -25,7 +25,7 @@ from minikube_py.control_plane.files import (
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.plane import Plane, PlaneConfig
 from minikube_py.control_plane.progress import Say
-from minikube_py.control_plane.room import require_room
+from minikube_py.control_plane.room import member_config, require_room
 from minikube_py.control_plane.running import Note
 from minikube_py.control_plane.stage_files import read_stages
 from minikube_py.control_plane.store_layout import restore_first
@@ -161,7 +161,8 @@ class ControlPlane(Plane):
         # A member that outlived its supervisor would still hold this lock.
         held = DataDir(self.config.member_folder)
         self._running.callback(held.close)
-        room = MemberConfig(own_gc=True, quota_bytes=self.config.quota_bytes, reserve_bytes=self.config.reserve_bytes)
+        config = self.config
+        room = member_config(config.quota_bytes, config.reserve_bytes, config.retain_s)
         disk = held.disk()
         require_room(disk, room.reserved_bytes)
         await self.start_member(disk, room, fatal=self._fatal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Collection
 from errno import EADDRINUSE, EADDRNOTAVAIL
 from typing import Protocol
 
@@ -28,13 +29,16 @@ def free_address(host: str, port: int | None, flag: str = "--port") -> tuple[str
         raise _taken(host, DEFAULT_PORT if port is None else port, flag, error) from error
 
 
-def free_row(host: str, count: int) -> int:
-    """The first of that many free ports in a row. Raises: OSError."""
+def free_row(host: str, count: int, but: Collection[int] = ()) -> int:
+    """The first of that many free ports in a row, with none of `but`: nobody listens there yet. Raises: OSError."""
     tried = 0
     while True:
         _, first = _try(host, 0)
+        row = range(first, first + count)
         try:
-            for port in range(first + 1, first + count):
+            if any(port in row for port in but):
+                raise OSError(EADDRINUSE, "named by a flag")
+            for port in row[1:]:
                 _try(host, port)
             return first
         except (OSError, OverflowError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from minikube_py.control_plane.listen import parse_address
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.progress import say
 from minikube_py.control_plane.role import StackedRole, TlsFiles
-from minikube_py.control_plane.room import require_room
+from minikube_py.control_plane.room import member_config, require_room
 from minikube_py.control_plane.store_access import StoreAccess
 from minikube_py.control_plane.tls import peer_client_context, peer_server_context
 from minikube_py.control_plane.tokens import read_token
@@ -89,8 +89,7 @@ class StoreOptions:
     retain_s: float | None = None
 
     def config(self) -> MemberConfig:
-        config = MemberConfig(own_gc=True, quota_bytes=self.room[0], reserve_bytes=self.room[1])
-        return config if self.retain_s is None else replace(config, retain_s=self.retain_s, retain_bytes=0)
+        return member_config(*self.room, self.retain_s)
 
 
 class StoreRole(StackedRole):

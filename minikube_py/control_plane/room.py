@@ -1,10 +1,13 @@
-"""Checks whether a disk has space for a new store."""
+"""What a store member may take: of a disk, and of history."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.env import Disk
 from minikube_py.store.log_files import FIRST_SEGMENT_BYTES
+from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.room import where
 
 
@@ -18,3 +21,10 @@ def require_room(disk: Disk, reserve_bytes: int) -> None:
             f"{FIRST_SEGMENT_BYTES:,} for its log, and {reserve_bytes:,} reserved for deletes. Free space "
             "there, give a folder on another disk with --data-dir, or reserve less with --reserve-bytes"
         )
+
+
+def member_config(quota_bytes: int, reserve_bytes: int, retain_s: float | None) -> MemberConfig:
+    """Of a member with a process of its own. `retain_s`: how long history is kept, whatever its size; 0: forever; None:
+    the default."""
+    config = MemberConfig(own_gc=True, quota_bytes=quota_bytes, reserve_bytes=reserve_bytes)
+    return config if retain_s is None else replace(config, retain_s=retain_s, retain_bytes=0)

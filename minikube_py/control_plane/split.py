@@ -6,6 +6,7 @@ together, restarts children that die, and stops them in reverse order."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -180,8 +181,13 @@ class SplitControlPlane:
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
             *("--quota-bytes", str(self.config.quota_bytes), "--reserve-bytes", str(self.config.reserve_bytes)),
+            *self._retention(),
             *self._structures(),
         ]
+
+    def _retention(self) -> list[str]:
+        kept_s = self.config.retain_s
+        return [] if kept_s is None else ["--auto-compaction-retention", f"{math.floor(kept_s * 1000)}ms"]
 
     def _structures(self) -> list[str]:
         return [word for target in self.config.structures for word in ("--structure", target)]

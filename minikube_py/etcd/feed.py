@@ -21,7 +21,7 @@ from minikube_py.etcd.client import EtcdClient, quietly
 from minikube_py.etcd.errors import COMPACTED
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Change, Mirror
-from minikube_py.etcd.pages import Pages
+from minikube_py.etcd.pages import PAGE_BYTES, Pages
 from minikube_py.etcd.steps import in_steps
 from minikube_py.etcd.wording import Wording
 from minikube_py.fields.digits import BEYOND, whole_number
@@ -150,12 +150,19 @@ class Feed:
 
     async def _check_first(self) -> None:
         """As `_check_ours`, of the first keys as they are now: others are read from an earlier revision on."""
-        keys, looked_at = self._wording.keys, 0
-        async for answer in self.pages.read(pb.RangeRequest(key=keys.low, range_end=keys.high)):
-            self._check_ours(self._wording.kvs(answer.kvs))
-            looked_at += len(answer.kvs)
-            if looked_at >= LOOKED_AT:
-                return
+        request = pb.RangeRequest(key=self._wording.keys.low, range_end=self._wording.keys.high)
+        looked_at = size_bytes = 0
+        while True:
+            try:
+                async for answer in self.pages.read(request):
+                    self._check_ours(self._wording.kvs(answer.kvs))
+                    looked_at, size_bytes = looked_at + len(answer.kvs), size_bytes + answer.ByteSize()
+                    if not answer.more or looked_at >= LOOKED_AT or size_bytes >= PAGE_BYTES:
+                        return
+                    request.key = answer.kvs[-1].key + b"\0"
+            except InvalidRequest as error:
+                if str(error) != COMPACTED[1]:
+                    raise  # else the rest is looked at as it is by then
 
     def _check_ours(self, kvs: Sequence[KeyValue]) -> None:
         """Raises: InvalidRequest if kube-apiserver keeps its objects there."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from minikube_py.cli.main import main
+from minikube_py.control_plane import listen
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.etcd_behind import EtcdBehind
@@ -58,3 +59,21 @@ def test_port_0_is_a_row_of_free_ones_that_the_members_keep(tmp_path: Path, memb
     assert with_ports(ControlPlaneConfig(tmp_path, etcd_port=2379), 1).etcd_port == 2379
     alone = of_plane(ControlPlaneConfig(tmp_path, etcd_port=2379))
     assert alone is not None and not alone.http_urls
+
+
+@pytest.mark.parametrize("named", [{"etcd_port": 40_002}, {"etcd_port": 39_998}, {"port": 40_005}])
+def test_a_drawn_row_of_ports_meets_none_that_was_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: dict[str, int]
+) -> None:
+    drawn = iter((40_000, 50_000))
+    # Nobody listens at a named port yet, so it looks free.
+    monkeypatch.setattr(listen, "_try", lambda host, port: (host, port or next(drawn)))
+    config = with_ports(ControlPlaneConfig(tmp_path, **{"etcd_port": 0, **named}, etcd_http_port=0), 3)
+    assert config.etcd_http_port == 50_003
+
+
+def test_any_free_port_of_several_members_is_drawn_by_each(tmp_path: Path) -> None:
+    config = ControlPlaneConfig(tmp_path, etcd_port=0)
+    config.pki_folder.mkdir(parents=True)
+    second = of_plane(config, 1)
+    assert second is not None and parse_urls(second.urls, FLAG)[1] == [("127.0.0.1", 0)]

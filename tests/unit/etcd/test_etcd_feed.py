@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from fake_etcd import FakeEtcd, fake_etcd
 
-from minikube_py.errors import Unavailable
-from minikube_py.etcd.feed import COMPACT_KEY, RETRY_MOST_S, UNANSWERED_MAX, Feed
+from minikube_py.errors import InvalidRequest, Unavailable
+from minikube_py.etcd.feed import COMPACT_KEY, LOOKED_AT, RETRY_MOST_S, UNANSWERED_MAX, Feed
 from minikube_py.etcd.keys import Keys
 from minikube_py.etcd.mirror import FIELDS_PREFIX, Mirror, fields_key, fields_value
 from minikube_py.fields.builtin import NODES, PODS
@@ -22,6 +22,7 @@ from minikube_py.mvcc.types import FROM_KEY, RangeRequest
 from minikube_py.sim.edges import EDGE_BYTES, EDGE_INTS, EDGE_TEXTS, Edges
 
 WITHIN_S = 60.0
+PAGE_BYTES = 40_000
 NODE = b'{"metadata":{"name":"n","uid":"u"},"status":{"allocatable":{"cpu":"4"}}}'
 SPEC = b'{"name":"i","on":"nodes","fields":["free.cpu"],"structure":"columns"}'
 
@@ -184,3 +185,49 @@ async def test_a_watch_whose_messages_take_long_to_arrive_is_followed(takes_s: f
         await settled()
         await follows(feed, etcd, revision)
         assert feed.questions_max == UNANSWERED_MAX
+
+
+async def test_a_compaction_between_two_pages_of_a_start_does_not_end_it() -> None:
+    async with fake_etcd() as etcd:
+        for number in range(40):
+            await etcd.put(b"/registry/nodes/%02d" % number, NODE)
+        read, asked = etcd.read, list[Any]()
+
+        async def compacted_between(name: str, request: Any, once_s: float | None = None) -> Any:
+            if len(asked) < 6:
+                await etcd.compact(await etcd.put(b"other", b""))
+            asked.append(request)
+            return await read(name, request, once_s)
+
+        etcd.read = compacted_between  # type: ignore[method-assign]
+        async with following(etcd) as feed:
+            assert len(feed.mirror.state.index.current) >= 40
+
+
+@pytest.mark.parametrize("foreign", [0, LOOKED_AT - 1])
+async def test_another_kubernetes_is_found_behind_a_compaction(foreign: int) -> None:
+    async with fake_etcd() as etcd:
+        for number in range(foreign):
+            await etcd.put(b"/registry/nodes/%03d" % number, NODE)
+        await etcd.put(b"/registry/nodes/%03d" % foreign, b"k8s\0")
+        with pytest.raises(InvalidRequest, match="another Kubernetes"):
+            await etcd.feed().start()
+
+
+async def test_a_start_looks_at_no_more_large_values_than_a_page_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("feed", "pages"):
+        monkeypatch.setattr(f"minikube_py.etcd.{module}.PAGE_BYTES", PAGE_BYTES)
+    async with fake_etcd() as etcd:
+        for number in range(60):
+            await etcd.put(b"/registry/configmaps/%02d" % number, b'{"metadata":{}}' + b" " * 3_000)
+        feed, read, size_bytes = etcd.feed(), etcd.read, 0
+
+        async def counted(name: str, request: Any, once_s: float | None = None) -> Any:
+            nonlocal size_bytes
+            answer = await read(name, request, once_s)
+            size_bytes += answer.ByteSize()
+            return answer
+
+        etcd.read = counted  # type: ignore[method-assign]
+        await feed._check_first()
+        assert PAGE_BYTES <= size_bytes < 2 * PAGE_BYTES
