@@ -23,20 +23,23 @@ from minikube_py.studies.emptiness.openb import OpenbCluster
 Changes = Sequence[tuple[int, Point]]
 
 
+def cluster_of(design: Design, levels: Levels, seed: int) -> Cluster | OpenbCluster | DlrmCluster:
+    """Raises: StudyError for rules that the cluster does not have."""
+    listed, rules, packed = str(levels["list"]), str(levels.get("rules", "none")), levels["policy"] == "packed"
+    if rules not in (known := RULES if listed == "dlrm" else RULES[: 1 + (listed != "synthetic")]):
+        raise StudyError(f"there are no rules {rules!r} of {listed}: there are {', '.join(known)}")
+    if listed == "synthetic":
+        return Cluster(design, levels, seed)
+    if listed == "dlrm":
+        return DlrmCluster(rules, int(levels["n"]), int(levels["arrived"]), packed, seed)
+    return OpenbCluster(listed, int(levels["arrived"]), packed, seed, rules == "labels")
+
+
 class World:
     """A cluster, its requests by batch, and its changes after each. `resources`: how many columns are amounts."""
 
     def __init__(self, design: Design, levels: Levels, seed: int) -> None:
-        cluster: Cluster | OpenbCluster | DlrmCluster
-        packed, rules = levels["policy"] == "packed", str(levels.get("rules", "none"))
-        if rules not in (known := RULES if levels["list"] == "dlrm" else RULES[: 1 + (levels["list"] != "synthetic")]):
-            raise StudyError(f"there are no rules {rules!r} of {levels['list']}: there are {', '.join(known)}")
-        if levels["list"] == "synthetic":
-            cluster = Cluster(design, levels, seed)
-        elif levels["list"] == "dlrm":
-            cluster = DlrmCluster(rules, int(levels["n"]), int(levels["arrived"]), packed, seed)
-        else:
-            cluster = OpenbCluster(str(levels["list"]), int(levels["arrived"]), packed, seed, rules == "labels")
+        cluster = cluster_of(design, levels, seed)
         self.resources = cluster.points.shape[1] if isinstance(cluster, Cluster) else cluster.resources
         self.shards = min(int(levels["shards"]), len(cluster.points))
         self.points = cluster.points.copy()
