@@ -13,12 +13,13 @@ import numpy as np
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.front import Bools, holding
-from minikube_py.index.filters.hashing import mix
+from minikube_py.index.filters.hashing import mix, mix_many, salt
 from minikube_py.index.structure import LOW, MISSING, IntArray, Point
 
 SLOT_BITS: Final = 32
 COUNT_BITS: Final = 16
 MOST_CELLS: Final = 1 << 16
+KEY_BITS: Final = 16
 
 
 class Table:
@@ -279,24 +280,77 @@ class JointCells(MaxVectors):
         for dimension in range(self.dimensions):
             of_one = np.arange(self.steps) >= least[:, dimension, None]
             reached = (reached[:, :, None] & of_one[:, None]).reshape(len(asked), -1)
-        by_bit = np.zeros((len(asked), self.bits), dtype=np.float32)
-        by_bit[:, self._used] = np.logical_or.reduceat(reached[:, self._order], self._starts, axis=1)
-        there = (self._counts > 0).astype(np.float32)
+        by_bit, there = (each.astype(np.float32) for each in (self._bits_reached(reached), self._there()))
         fits: Bools = (by_bit @ there.T > 0) & super().passing(asked)
         return fits
+
+    def _bits_reached(self, cells: Bools) -> Bools:
+        by_bit = np.zeros((len(cells), self.bits), dtype=np.bool_)
+        by_bit[:, self._used] = np.logical_or.reduceat(cells[:, self._order], self._starts, axis=1)
+        return by_bit
+
+    def _there(self) -> Bools:
+        return self._counts > 0
+
+    def _places_of(self, points: IntArray) -> IntArray:
+        return self._place[self._cells(points)]
 
     def put(self, slot: int, point: Point) -> None:
         old = self.points[slot : slot + 1].copy()
         super().put(slot, point)
         shard = slot % self.shards
-        self._counts[shard, self._place[self._cells(old)[0]]] -= 1
-        self._counts[shard, self._place[self._cells(self.points[slot : slot + 1])[0]]] += 1
+        # Layers may share a bit.
+        np.subtract.at(self._counts[shard], self._places_of(old), 1)
+        np.add.at(self._counts[shard], self._places_of(self.points[slot : slot + 1]), 1)
 
     def size_bytes(self) -> int:
         return super().size_bytes() + self.shards * self.bits // 8
 
     def held_bytes(self) -> int:
         return super().size_bytes() + self.shards * self.bits * COUNT_BITS // 8
+
+
+class RangeFilter(JointCells):
+    """Whether any node lies in a cell of a fine grid, by a Bloom filter of the cells' keys that keeps their order.
+
+    A key is the steps of all dimensions, concatenated, of 16 bits together. In each layer, of `delta` bits, a prefix of
+    the key sets a bit of a word: the word is hashed from the prefix but for its last `delta - 1` bits, which choose the
+    bit. A cell counts as used if its bit of every layer is set. All cells of a request are asked for, so that no
+    interval of a coarser layer lets through more. Bits are counted, so nodes can leave.
+    Source: prefix hashing and piecewise-monotone hash functions of bloomRF (Moessner et al., EDBT 2023); the key of
+    several dimensions is ours."""
+
+    front = "range-filter"
+
+    def __init__(self, points: IntArray, shards: int, bits_a_node: int = 16, delta: int = 4) -> None:
+        precision = KEY_BITS // max(1, points.shape[1])
+        if bits_a_node < 1 or not 2 <= delta <= KEY_BITS or not precision:
+            asked = f"{bits_a_node} bits a node, {points.shape[1]} dimensions, delta {delta}"
+            raise InvalidRequest(f"{asked}: 1 bit at least, {KEY_BITS} dimensions at most, delta from 2 to {KEY_BITS}")
+        word = 1 << (delta - 1)
+        words = -(-bits_a_node * -(-len(points) // max(1, shards)) // word)
+        super().__init__(points, shards, 1 << precision)
+        self.bits = words * word
+        keys = np.arange(self.steps**self.dimensions, dtype=np.uint64)
+        layers = []
+        for layer, shift in enumerate(range(0, precision * self.dimensions, delta)):
+            hashed = mix_many((keys >> np.uint64(shift + delta - 1)) + np.uint64(salt(layer))) % np.uint64(words)
+            bit = (keys >> np.uint64(shift)) & np.uint64(word - 1)
+            layers.append((hashed * np.uint64(word) + bit).astype(np.int64))
+        self._layers: IntArray = np.array(layers)
+        self._counts = np.zeros((shards, self.bits), dtype=np.int64)
+        for places in self._layers:
+            np.add.at(self._counts, (np.arange(len(points)) % shards, places[self._cells(self.points)]), 1)
+
+    def _there(self) -> Bools:
+        used: Bools = np.logical_and.reduce([(self._counts > 0)[:, places] for places in self._layers])
+        return used
+
+    def _bits_reached(self, cells: Bools) -> Bools:
+        return cells
+
+    def _places_of(self, points: IntArray) -> IntArray:
+        return self._layers[:, self._cells(points)[0]]
 
 
 FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
@@ -309,6 +363,9 @@ FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "joint-4": (JointCells, {"steps": 4}),
     "joint-8": (JointCells, {"steps": 8}),
     "hashed-8": (JointCells, {"steps": 8, "bits": 256}),
+    "range-filter-8": (RangeFilter, {"bits_a_node": 8}),
+    "range-filter-16": (RangeFilter, {"bits_a_node": 16}),
+    "range-filter-32": (RangeFilter, {"bits_a_node": 32}),
     "skyline": (Skyline, {}),
     "skyband-2": (Skyband, {"k": 2}),
     "skyband-4": (Skyband, {"k": 4}),

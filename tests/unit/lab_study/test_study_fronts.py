@@ -20,7 +20,7 @@ from minikube_py.lab.study.experiment import Absent, find
 from minikube_py.lab.study.measured import Measured
 from minikube_py.lab.trace import load
 from minikube_py.studies.emptiness.dlrm import GPU_NODE, GPU_NODES, RULES, DlrmCluster, groups
-from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, MaxVectors, Skyband, Skyline, band
+from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, MaxVectors, RangeFilter, Skyband, Skyline, band
 from minikube_py.studies.emptiness.openb import MOST_GPUS, WHOLE, OpenbCluster, shapes
 from minikube_py.studies.emptiness.study import Emptiness, World
 
@@ -112,6 +112,27 @@ def test_bytes_are_those_of_packed_values() -> None:
     assert JointCells(points, 1, 8, 16).size_bytes() == 2 + 2
 
 
+def test_a_range_filter_with_bits_enough_answers_as_the_grid_of_its_steps_and_with_few_lets_more_through() -> None:
+    rng = np.random.default_rng(4)
+    points, asked = rng.integers(0, 4096, (60, 4)), rng.integers(0, 4096, (200, 4))
+    says = {bits: RangeFilter(points, 3, bits).passing(asked) for bits in (1, 16, 4096)}
+    grid = JointCells(points, 3, 16).passing(asked)
+    assert (says[4096] >= grid).all() and (says[4096] == grid).mean() > 0.99
+    assert (says[1] >= says[4096]).all() and says[1].sum() > says[16].sum() > grid.sum()
+    assert RangeFilter(points, 3, 16).bits == 16 * 20 and not RangeFilter(points, 3, 3).bits % 8
+
+
+def test_a_range_filter_kept_up_is_the_one_built() -> None:
+    rng = np.random.default_rng(6)
+    points = rng.integers(0, 100, (30, 3))
+    points[0] = 100
+    kept, now = RangeFilter(points, 4), points.copy()
+    for slot in rng.integers(1, 30, 50).tolist():
+        now[slot] = rng.integers(0, 100, 3)
+        kept.put(slot, tuple(now[slot].tolist()))
+    assert (kept._counts == RangeFilter(now, 4)._counts).all() and (kept._counts >= 0).all()
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -120,6 +141,10 @@ def test_bytes_are_those_of_packed_values() -> None:
         lambda points: MaxVectors(points, 1, 0),
         lambda points: JointCells(points, 1, 1),
         lambda points: JointCells(points, 1, 300),
+        lambda points: RangeFilter(points, 1, 0),
+        lambda points: RangeFilter(points, 1, 16, 1),
+        lambda points: RangeFilter(points.reshape(-1, 1).repeat(17, axis=1), 1),
+        lambda points: RangeFilter(points, 0),
     ],
 )
 def test_options_out_of_bounds_are_refused(make: Any) -> None:
@@ -133,7 +158,7 @@ def test_the_copies_that_are_installed_are_the_registered_ones() -> None:
     assert study.packaged.read_bytes() == study.design.read_bytes()
     for mode in ("quick", "full"):
         design = study.load(mode)
-        assert set(design.candidates("openb")) == set(FRONTS)
+        assert set(design.candidates("openb")) == {each for each in FRONTS if "range-filter" not in each}
         names = {str(cell["list"]) for cell in design.cells("openb")}
         assert all(map(shapes, names))
     assert len(names) == 23
@@ -265,7 +290,7 @@ def test_a_small_unit_of_each_block_runs_and_nobody_is_wrong() -> None:
     records = [runner.run_unit(runner.Task("emptiness", design, unit)) for unit in units.values()]
     for record in records:
         assert "failed" not in record, record["failed"]
-        assert record["absent"] == {} and set(record["candidates"]) == set(FRONTS)
+        assert record["absent"] == {} and set(record["candidates"]) == set(design.candidates("grid"))
         assert all(each["wrong"] == 0 for each in record["candidates"].values())
         let = {name: sum(each["figures"]["let_through"]) for name, each in record["candidates"].items()}
         assert let["oracle"] == let["skyline"] == let["skyband-4"] == 0.0
