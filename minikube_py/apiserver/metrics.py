@@ -6,10 +6,11 @@ Names and buckets are upstream's (`apiserver_request_sli_duration_seconds`: the 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from minikube_py.apiserver.routes import ResourcePath
+from minikube_py.ports.metric_lines import lines_of
 
 SLI_BUCKETS: Final = (
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
@@ -91,26 +92,6 @@ def _labels(key: SeriesKey) -> str:
     return f'{pairs},component="apiserver"'
 
 
-def _family(name: str) -> tuple[str, str]:
-    """Buckets come before sum and count; summaries have none."""
-    for end, kind in (("_bucket", "histogram"), ("_sum", "summary"), ("_count", "summary")):
-        if name.endswith(end):
-            return name.removesuffix(end), kind
-    return name, "counter" if name.endswith("_total") else "gauge"
-
-
 def render(requests: RequestMetrics, gauges: Mapping[str, float]) -> bytes:
     """The text of `/metrics`. Names in `gauges` may carry labels in braces."""
     return ("\n".join((*requests.lines(), *lines_of(gauges))) + "\n").encode()
-
-
-def lines_of(gauges: Mapping[str, float]) -> Iterator[str]:
-    """The text of `/metrics` for processes that serve no requests. Lines of one metric are grouped, as the format
-    requires."""
-    families: dict[str, list[str]] = {}
-    for name, value in gauges.items():
-        family, kind = _family(name.partition("{")[0])
-        lines = families.setdefault(family, [f"# TYPE {family} {kind}"])
-        lines.append(f"{name} {int(value) if float(value).is_integer() else value}")
-    for lines in families.values():
-        yield from lines

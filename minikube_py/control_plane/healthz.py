@@ -13,10 +13,10 @@ from typing import cast
 from urllib.parse import parse_qs
 
 from minikube_py.apiserver import health
-from minikube_py.apiserver.metrics import lines_of
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.env import SystemClock
 from minikube_py.ports.descriptors import PROCESS, PortLimits
+from minikube_py.ports.metric_lines import lines_of
 from minikube_py.ports.port import Incoming, Port
 
 REQUEST_BYTES_MAX = 8192

@@ -23,6 +23,7 @@ from minikube_py.etcd.errors import Refused, status_of
 from minikube_py.etcd.guard import SHOWN, name_shown, shown_over_http
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
 from minikube_py.etcd.messages import BY_NAME
+from minikube_py.etcd.metrics import KNOWN, under_etcds_names
 from minikube_py.etcd.pieces import message_of
 from minikube_py.etcd.proto_json import Values, Wrong, read, write
 from minikube_py.etcd.schema import Method, methods
@@ -33,6 +34,7 @@ from minikube_py.mvcc.types import RangeRequest
 from minikube_py.mvcc.validate import INT64_MAX, INT64_MIN
 from minikube_py.ports.bodies import Bodies
 from minikube_py.ports.descriptors import PROCESS, PortLimits
+from minikube_py.ports.metric_lines import lines_of
 from minikube_py.ports.port import Incoming, Port
 
 T = TypeVar("T")
@@ -137,9 +139,9 @@ class HttpDoor:
             told = {"etcdserver": VERSION, "etcdcluster": STORAGE_VERSION, "storage": STORAGE_VERSION}
             return web.json_response(told)
         if request.path == "/metrics":
-            found = {**self._server.node.member.metrics(), **self._server.metrics(), **self._own_metrics()}
-            lines = [f"{name} {value}" for name, value in sorted(found.items())]
-            return web.Response(text="\n".join(lines) + "\n")
+            own = {**self._server.node.member.metrics(), **self._server.metrics(), **self._own_metrics()}
+            lines = lines_of({**under_etcds_names(self._server), **dict(sorted(own.items()))}, KNOWN)
+            return web.Response(body="".join(f"{line}\n" for line in lines), headers=METRICS_HEADERS)
         if request.path == "/health":
             return await self._health(request)
         return await self._checked(request)
@@ -316,6 +318,7 @@ class HttpDoor:
             yield await self._server.lease.keep_alive(each)
 
 
+METRICS_HEADERS: Final = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 PLAIN: Final = ("/version", "/metrics", "/health", "/livez", "/readyz")
 
 

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import random
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -157,3 +158,32 @@ def test_paths_and_methods_are_known_alike(both: tuple[Side, Side]) -> None:
     for path in ("kv/nothing", "", "kv/range/", "kv/range?x=1", "kv/Range", "auth/status"):
         same(both, f"/v3/{path}", b'{"key":"YQ=="}')
         same(both, f"/v3beta/{path}", b'{"key":"YQ=="}')
+
+
+OF_THE_MEMBER = re.compile(r"etcd_(mvcc_db|server_(id|proposals|leader_changes))")
+"""Their values depend on the member, whatever its data."""
+
+
+def metrics(side: Side) -> set[str]:
+    """The lines of etcd's names, with numbers written alike."""
+    connection = http.client.HTTPConnection("127.0.0.1", side.port, timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        assert (answer.getheader("Content-Type") or "").startswith("text/plain; version=0.0.4")
+        lines = answer.read().decode().splitlines()
+    told = [line.rpartition(" ") for line in lines if line.startswith("etcd_")]
+    known = {line for line in lines if line.startswith(("# HELP etcd_", "# TYPE etcd_"))}
+    return known | {f"{name} {float(value)}" for name, _, value in told}
+
+
+def test_metrics_under_etcds_names_are_etcds(both: tuple[Side, Side]) -> None:
+    for side in both:
+        for name in ("put", "range"):
+            side.ask(f"/v3/kv/{name}", b'{"key":"YQ=="}')
+    theirs, mine = map(metrics, both)
+    more = mine - theirs
+    assert not {line for line in more if not OF_THE_MEMBER.match(line)}
+    names = {line.partition(" ")[0].partition("{")[0] for line in theirs}
+    assert {line.partition(" ")[0].partition("{")[0] for line in more} <= names
+    assert len(mine) > 50
