@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import islice, product
-from operator import and_
+from operator import and_, or_
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError, forbidden, go_quote, not_found
@@ -19,7 +19,7 @@ from minikube_py.api.kinds.rbac import CLUSTERROLES, GROUP, KINDS, ROLES
 from minikube_py.apiserver.auth import Asked
 from minikube_py.apiserver.messages import Admission
 from minikube_py.apiserver.rbac import Policy, joined
-from minikube_py.apiserver.rules import Rule, User, rule_of
+from minikube_py.apiserver.rules import Rule, User, prefixes, rule_of
 
 WRITES: Final = ("create", "update", "patch")
 _EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
@@ -144,7 +144,7 @@ class _Held:
         self._resources = _masks(rule.resources for rule in rules)
         self._names = _masks(rule.names for rule in rules)
         self._paths = _masks(() if rule.names else rule.paths for rule in rules)
-        self._prefixes = [(path.rstrip("*"), mask) for path, mask in self._paths.items() if path[-1:] == "*"]
+        self._prefixes = [(prefix, self._paths[path]) for path, prefix in prefixes(self._paths)]
         self._unnamed = sum(1 << i for i, rule in enumerate(rules) if not rule.names)
         self._steps = 0
 
@@ -190,11 +190,8 @@ class _Held:
         return _or_all(self._resources, resource) | (self._resources.get(f"*/{sub}", 0) if slash else 0)
 
     def _of_path(self, path: str) -> int:
-        found = self._paths.get(path, 0)
-        for prefix, mask in self._prefixes:
-            if path.startswith(prefix):
-                found |= mask
-        return found
+        begun = (mask for prefix, mask in self._prefixes if path.startswith(prefix))
+        return reduce(or_, begun, self._paths.get(path, 0))
 
 
 def _masks(of_rules: Iterable[tuple[str, ...]]) -> _Masks:

@@ -69,11 +69,16 @@ class Rule:
         if not ("*" in self.verbs or verb in self.verbs):
             return False
         if path is not None:
-            return any(held == path or (held[-1:] == "*" and path.startswith(held.rstrip("*"))) for held in self.paths)
+            return path in self.paths or path.startswith(tuple(prefix for _, prefix in prefixes(self.paths)))
         named = not self.names or name in self.names
         _, _, sub = resource.partition("/")
         wider = ("*", resource, f"*/{sub}") if sub else ("*", resource)
         return named and not {group, "*"}.isdisjoint(self.groups) and not set(wider).isdisjoint(self.resources)
+
+
+def prefixes(paths: Iterable[str]) -> list[tuple[str, str]]:
+    """Those of a rule's paths that cover others besides themselves, each with the prefix of all that it covers."""
+    return [(path, path.rstrip("*")) for path in paths if path.endswith("*")]
 
 
 _FIELDS: Final = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
@@ -207,7 +212,7 @@ def compiled(rules: Iterable[Rule]) -> Rights:
     resources: set[Key] = set()
     named: dict[Key, set[str]] = {}
     paths: set[tuple[str, str]] = set()
-    prefixes: list[tuple[str, str]] = []
+    begun: list[tuple[str, str]] = []
     others: list[Rule] = []
     room = KEYS_MAX
     for rule in rules:
@@ -220,14 +225,11 @@ def compiled(rules: Iterable[Rule]) -> Rights:
                 named.setdefault(key, set()).update(rule.names)
             else:
                 resources.add(key)
-        for verb in rule.verbs:
-            for path in rule.paths:
-                paths.add((verb, path))
-                if path.endswith("*"):
-                    prefixes.append((verb, path.rstrip("*")))
-    everything = ("*", "*", "*") in resources and ("*", "") in prefixes
+        paths.update((verb, path) for verb in rule.verbs for path in rule.paths)
+        begun += ((verb, prefix) for verb in rule.verbs for _, prefix in prefixes(rule.paths))
+    everything = ("*", "*", "*") in resources and ("*", "") in begun
     names = {key: frozenset(each) for key, each in named.items()}
-    return Rights(everything, frozenset(resources), names, frozenset(paths), tuple(prefixes), tuple(others))
+    return Rights(everything, frozenset(resources), names, frozenset(paths), tuple(begun), tuple(others))
 
 
 NODE_RIGHTS: Final = compiled(NODE_RULES)

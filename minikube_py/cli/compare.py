@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     count = flags.whole_number(0, 10_000_000)
     pods_help = f"number of pods of the trace, drawn by the seed; 0 for all (default: {PODS:,})"
     parser.add_argument("--pods", type=count, default=PODS, metavar="N", help=pods_help)
-    nodes_help = f"the first N nodes of the trace; 0 for all (default: {NODES})"
+    nodes_help = f"the first N nodes of the trace, the same for each seed; 0 for all (default: {NODES})"
     parser.add_argument("--nodes", type=count, default=NODES, metavar="N", help=nodes_help)
     important_help = "the share of pods that may preempt the others, 0 to 1 (default: 0)"
     parser.add_argument("--important", type=flags.share(1), default=0.0, metavar="P", help=important_help)
@@ -137,9 +137,10 @@ def _told(comparison: Comparison) -> str:
     heads = ["MEASURE", first, second, "DIFFERENCE", "P", "BETTER"]
     digests = "".join(one + other for one, other in comparison.digests)
     over = "the scheduler alone" if options.alone else "the whole control plane in virtual time"
+    where = f"{f'the first {options.nodes:,}' if options.nodes else 'all'} nodes of {options.trace}"
     return "\n".join(
         (
-            f"\nmean of {options.seeds} seeds [95% of bootstrap means], over {over}",
+            f"\nmean of {options.seeds} seeds [95% of bootstrap means], over {over}, on {where}",
             table(heads, rows, set(heads[1:5])),
             *_notes(comparison),
             "P: probability of a mean difference at least this large if the two do not differ (paired sign-flip test), "

@@ -38,7 +38,7 @@ from minikube_py.scheduler.nominations import Nominations, Rivals
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected, both, prepare
 from minikube_py.scheduler.profile import Profile
-from minikube_py.scheduler.scoring import Choice, normalized, raw_scores
+from minikube_py.scheduler.scoring import Choice, scored
 from minikube_py.scheduler.search import Search
 from minikube_py.scheduler.uncached import Uncached, pick, score_of_one
 from minikube_py.scheduler.waiting import needs
@@ -221,14 +221,10 @@ class Evaluator:
         wide.require_scores()
         totals, tops = kept.totals_of(selected)
         nodes = columns.all() if len(selected) == columns.size else columns.some(selected)
-        parts: dict[str, IntArray] = {}
-        for scorer in wide.scorers:
-            raw = raw_scores(scorer, state, pod, nodes)
-            scores = parts[scorer.plugin.name] = normalized(scorer, raw, state, pod, len(selected))
-            totals += scores * scorer.weight
+        found = scored(wide.scorers, state, pod, nodes, len(selected), self.profile.kept_plugins)
+        totals += found.totals
         place = pick(totals, self._rng)
-        given = {name: int(scores[place]) for name, scores in parts.items()}
-        node = self._node(selected[place])
+        node, given = self._node(selected[place]), found.wide_of(place)
         return Choice(node, state, int(totals[place]), evaluated, len(selected), tops, given)
 
     def _choose_masked(self, kept: CachedResult, wide: Prepared, pod: PodInfo) -> Choice | None:

@@ -32,7 +32,7 @@ from minikube_py.scheduler.framework import (
 from minikube_py.scheduler.objects import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import Candidate, DefaultPreemption
 from minikube_py.scheduler.preparing import Prepared, Rejected
-from minikube_py.scheduler.scoring import normalized, raw_scores
+from minikube_py.scheduler.scoring import weighed
 from minikube_py.scheduler.volumes.storage import Storage
 from minikube_py.scheduler.volumes.views import ClaimView as VolumeClaim
 
@@ -101,16 +101,14 @@ def _scored(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, fitting: Seq
     if size > 1:
         prepared.require_scores()
     some = evaluator.columns.some(np.array([node.slot for node in fitting], np.int64))
-    weighed: list[list[Weighed]] = [[] for _ in fitting]
-    for scorer in prepared.scorers if size else ():
-        raw = raw_scores(scorer, state, pod, some)
-        scores = normalized(scorer, raw, state, pod, size)
+    found: list[list[Weighed]] = [[] for _ in fitting]
+    for scorer, raw, scores in weighed(prepared.scorers if size else (), state, pod, some, size):
         given = np.zeros(size, np.int64) if raw is None else raw
-        for of_node, one, score in zip(weighed, given.tolist(), scores.tolist(), strict=True):
+        for of_node, one, score in zip(found, given.tolist(), scores.tolist(), strict=True):
             of_node.append(Weighed(scorer.plugin.name, one, score, scorer.weight))
-    totals = [sum(each.score * each.weight for each in of_node) for of_node in weighed]
+    totals = [sum(each.score * each.weight for each in of_node) for of_node in found]
     return [
-        Verdict(node, None, total, tuple(given)) for node, total, given in zip(fitting, totals, weighed, strict=True)
+        Verdict(node, None, total, tuple(given)) for node, total, given in zip(fitting, totals, found, strict=True)
     ]
 
 
@@ -290,8 +288,10 @@ def answer(
 ) -> Json:
     """`claims`: which controllers would make for the pod.
 
-    Raises: PluginError; ValueError if a parameter is no integer, or the decision is not recorded; StatusError 503
-    if the pod is the first to need a kind, which is then read."""
+    Raises: PluginError; ValueError if a parameter is no integer, the decision is not recorded, or no scheduler would
+    be asked; StatusError 503 if the pod is the first to need a kind, which is then read."""
+    if question == "what-if" and pod.node_name:
+        raise ValueError(f"its spec.nodeName is {pod.node_name}: it goes there without a scheduler; drop it to ask")
     limit = int(params.get("limit") or 0)
     needed = run.profile.kinds_needed(pod)
     if not scheduler.kinds.known(needed):
@@ -300,7 +300,7 @@ def answer(
     with _undisturbed(scheduler, run, pod), _supposed(scheduler, claims):
         held = run.profile.run_pre_enqueue(pod) if question == "what-if" else SUCCESS
         try:
-            document = judged(run, pod if question == "what-if" else _unplaced(pod), limit, pod.node_name)
+            document = judged(run, _unplaced(pod), limit, pod.node_name)
         except PluginError as error:
             nothing = {"best": [], "tied": 0, "runnerUp": "", "fits": 0, "of": scheduler.columns.count, "nodes": []}
             document = {"pod": pod.key, **nothing, "message": str(error), "changes": [], "preemption": None}

@@ -488,7 +488,7 @@ PluginFactory = Callable[[Mapping[str, Any], "Handle"], Plugin]
 
 
 class Handle(Protocol):
-    """What the scheduler provides to its plugins."""
+    """What the scheduler provides to its plugins, in their constructors too."""
 
     @property
     def columns(self) -> NodeColumns: ...

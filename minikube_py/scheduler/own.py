@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
@@ -20,9 +20,8 @@ from minikube_py.errors import MinikubeError
 from minikube_py.own_code import BadCode, find_class, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, Normalize, PluginError, PluginFactory
-from minikube_py.scheduler.kinds import NeededKind
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
-from minikube_py.scheduler.own_results import CHECKS, Nonsense
+from minikube_py.scheduler.own_results import CHECKS, Nonsense, checks
 from minikube_py.scheduler.plugins.queueing import PrioritySort
 from minikube_py.scheduler.reads import ReadPod, Reads
 from minikube_py.scheduler.rules import RAISED
@@ -159,12 +158,13 @@ class Guarded:
         self.bounded = False
         self.parallel_pre_bind = bool(getattr(plugin, "parallel_pre_bind", False))
         by_others = callable(getattr(plugin, "normalize_scores", None))
-        self._plain = self.normalize is None and not by_others
+        self._checks = checks()
+        if self.normalize is None and not by_others:
+            self._checks["score"] = self._in_range
         signs = callable(getattr(plugin, "sign_pod", None))
         self.reads = Reads() if self.node_local and not by_others and not signs else None
         self._seen: PodInfo | None = None
         self._view: PodInfo | None = None
-        self._kinds: dict[str, NeededKind] = {}
         # Not its helper methods, which may have the names of attributes here.
         for method in CHECKS:
             own = getattr(plugin, method, None)
@@ -199,7 +199,7 @@ class Guarded:
     def _run(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         """Raises: PluginError; ConfigError from `events_to_register`."""
         try:
-            return self._checked(method, own(*given), given)
+            return self._checks[method](own(*given), *given)
         except RAISED as error:
             kind = ConfigError if method == "events_to_register" else PluginError
             raise kind(self._said(method, error)) from error
@@ -210,7 +210,7 @@ class Guarded:
             assert self.reads is not None
             self._seen, self._view = pod, ReadPod(pod, self.reads)
         try:
-            return self._checked(method, own(state, self._view, *more), more)
+            return self._checks[method](own(state, self._view, *more), *more)
         except RAISED as error:
             raise PluginError(self._said(method, error)) from error
 
@@ -218,7 +218,7 @@ class Guarded:
         """Raises: PluginError; MinikubeError unchanged, since a binding whose answer is lost is not one that failed."""
         try:
             found = own(*given)
-            return self._checked(method, await found if inspect.isawaitable(found) else found, given)
+            return self._checks[method](await found if inspect.isawaitable(found) else found, *given)
         except MinikubeError:
             raise
         except asyncio.CancelledError as error:
@@ -232,22 +232,18 @@ class Guarded:
 
     def _or_nothing(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         try:
-            found = self._checked(method, own(*given), given)
-            for kind in found if method == "kinds_needed" else ():
-                # Each other projection would start an informer, and hold the pod until it is synced.
-                if self._kinds.setdefault(kind.name, kind) != kind:
-                    raise Nonsense(kind, "the NeededKind of that name from earlier calls, with `project` made once,")
-            return found
+            return self._checks[method](own(*given), *given)
         except RAISED as error:
             logger.error("plugin %s: %s", self.name, _why(method, error), exc_info=error)
             return _WITHOUT[method]
 
-    def _checked(self, method: str, found: Any, given: Sequence[Any]) -> Any:
-        checked = CHECKS[method](found, *given)
-        if method == "score" and self._plain and not 0 <= checked <= MAX_NODE_SCORE:
-            text = f'plugin "{self.name}" returns an invalid score {checked}'
-            raise _OutOfRange(f"{text}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing")
-        return checked
+    def _in_range(self, found: Any, *given: Any) -> int:
+        """The check of scores that are not normalised. Raises: Nonsense, _OutOfRange."""
+        score: int = CHECKS["score"](found, *given)
+        if 0 <= score <= MAX_NODE_SCORE:
+            return score
+        text = f'plugin "{self.name}" returns an invalid score {score}'
+        raise _OutOfRange(f"{text}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing")
 
     def _said(self, method: str, error: BaseException) -> str:
         text = str(error) if isinstance(error, _OutOfRange) else _FAILED[method].format(self.name, _why(method, error))

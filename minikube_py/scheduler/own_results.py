@@ -235,3 +235,22 @@ CHECKS: Final[Mapping[str, Callable[..., Any]]] = {
     "gate_key": _hashable,
 }
 """By method."""
+
+
+def checks() -> dict[str, Callable[..., Any]]:
+    """CHECKS for one plugin, with those that remember its earlier results."""
+    return {**CHECKS, "kinds_needed": _same_kinds()}
+
+
+def _same_kinds() -> Callable[..., Sequence[NeededKind]]:
+    known: dict[str, NeededKind] = {}
+
+    def check(found: Any, *given: Any) -> Sequence[NeededKind]:
+        listed: Sequence[NeededKind] = CHECKS["kinds_needed"](found)
+        for kind in listed:
+            # Each other projection would start an informer, and hold the pod until it is synced.
+            if known.setdefault(kind.name, kind) != kind:
+                raise Nonsense(kind, "the NeededKind of that name from earlier calls, with `project` made once,")
+        return listed
+
+    return check

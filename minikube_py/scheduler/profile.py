@@ -223,7 +223,10 @@ class Profile:
     def _check(self, sorters: Sequence[str], binders: Sequence[str]) -> None:
         if len(sorters) != 1:
             text = "only one queue sort plugin required for profile with scheduler name"
-            raise ConfigError(f'{text} "{self.name}", but got {len(sorters)}')
+            *others, last = sorters or ("",)
+            out = f"disabled: [{', '.join(f'{{name: {name}}}' for name in others)}]"
+            how = f". A file with `plugins: {{queueSort: {{{out}}}}}` in profile {self.name} leaves the order to {last}"
+            raise ConfigError(f'{text} "{self.name}", but got {len(sorters)}{how if others else ""}')
         if not binders:
             raise ConfigError(f'at least one bind plugin is needed for profile with scheduler name "{self.name}"')
 

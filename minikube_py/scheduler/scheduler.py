@@ -119,16 +119,18 @@ class Scheduler:
         self.rng = rng
         informers = informers or InformerFactory(self.client, clock, rng)
         self._lent = PluginInformers(informers, clock)
-        self.matcher = self._make_matcher()
-        self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
-        self._queue = self._make_queue()
-        self.bindings = Bindings(self)
-        self._rounds = starting.rounds_of(self, self.bindings, self._timers)
         self.kinds = LentKinds(informers, clock, self._kind_changed, self._after_kinds)
-        self._held: dict[str, PodInfo] = {}  # By key, pods that need a kind not yet synced.
         live, there = self.extenders.with_bodies(project_live, project_node)
         self._pods = informers.make(PODS, live if self._group_cycle is None else in_groups(live))
         self._nodes = informers.make(NODES, there)
+        self.matcher = self._make_matcher()
+        # All above is a plugin's, from its constructor on.
+        self.profiles: dict[str, ProfileRun] = {}
+        self.profiles |= {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
+        self._queue = self._make_queue()
+        self.bindings = Bindings(self)
+        self._rounds = starting.rounds_of(self, self.bindings, self._timers)
+        self._held: dict[str, PodInfo] = {}  # By key, pods that need a kind not yet synced.
         self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self.wake))
         self._nodes.add_handler(Handler(self._node_added, self._node_updated, self._node_deleted, self.wake))
         self._wake = asyncio.Event()
@@ -227,8 +229,9 @@ class Scheduler:
         return waiting is not None and waiting.reject(plugin, message)
 
     def activate(self, pods: Iterable[PodInfo], *, after_error: bool = False) -> None:
-        self._queue.activate(pods, after_error=after_error)
-        self.wake()
+        if self.profiles:  # A plugin's constructor has no pods.
+            self._queue.activate(pods, after_error=after_error)
+            self.wake()
 
     def dry_run(self, pod: PodInfo) -> DryRuns | None:
         return self.profiles[pod.scheduler_name].evaluator.dry_run(pod)

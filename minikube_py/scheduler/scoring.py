@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import NamedTuple
 
@@ -49,6 +49,8 @@ def raw_scores(
 
 def normalized(scorer: Scorer, raw: IntArray | None, state: CycleState, pod: PodInfo, size: int) -> IntArray:
     """Scores after the plugin's NormalizeScore. Raises: PluginError if not within 0 to 100."""
+    if raw is None and scorer.normalize is not None:
+        return np.full(size, MAX_NODE_SCORE if scorer.normalize.reverse else 0, np.int64)
     scores = np.zeros(size, np.int64) if raw is None else raw
     own = getattr(scorer.plugin, "normalize_scores", None)
     if scorer.normalize is not None:
@@ -65,3 +67,39 @@ def normalized(scorer: Scorer, raw: IntArray | None, state: CycleState, pod: Pod
 def is_plain(scorer: Scorer) -> bool:
     """Whether a node's score is independent of the other nodes."""
     return scorer.normalize is None and not callable(getattr(scorer.plugin, "normalize_scores", None))
+
+
+class Scored(NamedTuple):
+    """`totals`: a node's weighted sum. `tops`: as in `Choice`. `wide`: the scores of plugins that are not kept."""
+
+    totals: IntArray
+    tops: dict[str, int]
+    wide: dict[str, IntArray]
+
+    def wide_of(self, place: int) -> dict[str, int]:
+        """As `Choice.wide`, of one of the nodes."""
+        return {name: int(scores[place]) for name, scores in self.wide.items()}
+
+
+def weighed(
+    scorers: Iterable[Scorer], state: CycleState, pod: PodInfo, nodes: Nodes, size: int
+) -> Iterator[tuple[Scorer, IntArray | None, IntArray]]:
+    """Each with its raw scores, as of `raw_scores`, and the normalised ones. Raises: PluginError."""
+    for scorer in scorers:
+        raw = raw_scores(scorer, state, pod, nodes)
+        yield scorer, raw, normalized(scorer, raw, state, pod, size)
+
+
+def scored(
+    scorers: Iterable[Scorer], state: CycleState, pod: PodInfo, nodes: Nodes, size: int, kept: frozenset[str]
+) -> Scored:
+    """`kept`: the plugins whose scores can be computed again for a node alone. Raises: PluginError."""
+    found = Scored(np.zeros(size, np.int64), {}, {})
+    for scorer, raw, scores in weighed(scorers, state, pod, nodes, size):
+        name = scorer.plugin.name
+        found.totals[:] += scores * scorer.weight
+        if raw is not None and scorer.normalize is not None:
+            found.tops[name] = int(raw.max())
+        if name not in kept:
+            found.wide[name] = scores
+    return found

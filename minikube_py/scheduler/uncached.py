@@ -15,11 +15,11 @@ from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.ceilings import Ceilings
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of
-from minikube_py.scheduler.framework import MAX_NODE_SCORE, FitError, IntArray
+from minikube_py.scheduler.framework import FitError, IntArray
 from minikube_py.scheduler.matcher import Matcher
 from minikube_py.scheduler.objects import PodInfo
 from minikube_py.scheduler.preparing import Prepared, Scorer
-from minikube_py.scheduler.scoring import Choice, is_plain, normalized, raw_scores
+from minikube_py.scheduler.scoring import Choice, is_plain, scored, weighed
 from minikube_py.scheduler.search import Search
 
 PRUNED_FROM = 2048
@@ -62,30 +62,21 @@ class Uncached:
         if len(selected) == 1:
             return self.only(pod, prepared, selected, evaluated)
         prepared.require_scores()
-        shared = np.zeros(len(selected), np.int64)
-        tops: dict[str, int] = {}
-        wide: dict[str, IntArray] = {}
-        for scorer in prepared.scorers:
-            if is_plain(scorer) and scorer.plugin.name in self._local:
-                continue
-            raw = raw_scores(scorer, prepared.state, pod, self._columns.some(selected))
-            if raw is None and scorer.normalize is not None:
-                shared += scorer.weight * (MAX_NODE_SCORE if scorer.normalize.reverse else 0)
-                continue
-            if raw is not None and scorer.normalize is not None:
-                tops[scorer.plugin.name] = int(raw.max())
-            scores = normalized(scorer, raw, prepared.state, pod, len(selected))
-            if scorer.plugin.name not in self._local:
-                wide[scorer.plugin.name] = scores
-            shared += scores * scorer.weight
-        left, totals = self._plain_totals(prepared, pod, selected, shared)
+        nodes = self._columns.some(selected)
+        others = [scorer for scorer in prepared.scorers if not self._is_late(scorer)]
+        shared = scored(others, prepared.state, pod, nodes, len(selected), self._local)
+        left, totals = self._plain_totals(prepared, pod, selected, shared.totals)
         position = pick(totals, self._rng)
         slot = int(left[position])
         node = self._columns.by_slot[slot]
         assert node is not None
-        place = int(np.flatnonzero(selected == slot)[0]) if wide else 0
-        given = {name: int(scores[place]) for name, scores in wide.items()}
-        return Choice(node, prepared.state, int(totals[position]), evaluated, len(selected), tops, given)
+        # Sampled nodes are not in order.
+        wide = shared.wide_of(int(np.flatnonzero(selected == slot)[0]))
+        return Choice(node, prepared.state, int(totals[position]), evaluated, len(selected), shared.tops, wide)
+
+    def _is_late(self, scorer: Scorer) -> bool:
+        """Whether it scores only what is left after pruning: it depends on the node alone, and is not normalised."""
+        return is_plain(scorer) and scorer.plugin.name in self._local
 
     def find(self, pod: PodInfo, prepared: Prepared) -> tuple[IntArray, int]:
         """The fitting slots, or as many as suffice, and the number of nodes examined."""
@@ -119,7 +110,7 @@ class Uncached:
         self, prepared: Prepared, pod: PodInfo, slots: IntArray, shared: IntArray
     ) -> tuple[IntArray, IntArray]:
         """The slots that can be the best, in order, and their totals: `shared` plus the plain scores."""
-        plain = [scorer for scorer in prepared.scorers if is_plain(scorer) and scorer.plugin.name in self._local]
+        plain = [scorer for scorer in prepared.scorers if self._is_late(scorer)]
         if len(slots) > PRUNED_FROM and self._ceilings.tight:
             most = self._ceilings.of(slots) + shared
             promising = np.flatnonzero(most == most.max())[:FEW_PROMISING].tolist()
@@ -128,9 +119,8 @@ class Uncached:
             slots, shared = slots[left], shared[left]
         some = self._columns.some(slots)
         totals = shared.copy()
-        for scorer in plain:
-            raw = raw_scores(scorer, prepared.state, pod, some)
-            totals += normalized(scorer, raw, prepared.state, pod, len(slots)) * scorer.weight
+        for scorer, _, scores in weighed(plain, prepared.state, pod, some, len(slots)):
+            totals += scores * scorer.weight
         return slots, totals
 
     def _total_of(self, plain: list[Scorer], prepared: Prepared, pod: PodInfo, slot: int) -> int:
@@ -142,15 +132,6 @@ def score_of_one(
     prepared: Prepared, pod: PodInfo, columns: NodeColumns, slot: IntArray, local: frozenset[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The values of `Choice.tops` and `Choice.wide` if a single node fits."""
-    tops: dict[str, int] = {}
-    wide: dict[str, int] = {}
-    for scorer in prepared.scorers:
-        name = scorer.plugin.name
-        if scorer.normalize is None and name in local:
-            continue
-        raw = raw_scores(scorer, prepared.state, pod, columns.some(slot))
-        if scorer.normalize is not None:
-            tops[name] = 0 if raw is None else int(raw[0])
-        if name not in local:
-            wide[name] = int(normalized(scorer, raw, prepared.state, pod, 1)[0])
-    return tops, wide
+    told = [scorer for scorer in prepared.scorers if scorer.normalize is not None or scorer.plugin.name not in local]
+    found = scored(told, prepared.state, pod, columns.some(slot), 1, local)
+    return found.tops, found.wide_of(0)

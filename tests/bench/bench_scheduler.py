@@ -6,7 +6,8 @@
 
 Every line is microseconds of CPU a pod, the median over pods. `same` places pods of one spec, as a
 ReplicationController makes them; `mixed` cycles through 200 specs; `fresh` never sees a spec twice; `spread` and
-`prefer` have one topology spread constraint. All nodes are scored.
+`prefer-zone`, `prefer-host` have one topology spread constraint, `affinity` one of nodes; `apart-host`, `near-zone` and
+`prefer-apart` have terms between pods. All nodes are scored.
 
 With `--predicates`, the load of `bench schedule` instead (no two pods alike, nodes nearly full): what `choose` costs,
 by matcher and sampling, and whether all of them chose the same nodes.
@@ -99,6 +100,15 @@ def spread(i: int, key: str, unmet: str, skew: int) -> dict[str, Any]:
     return made
 
 
+def termed(i: int, kind: str, how: str, key: str) -> dict[str, Any]:
+    """A pod with one term about pods like itself, as those of `beside`."""
+    term: dict[str, Any] = {"topologyKey": key, "labelSelector": {"matchLabels": {"color": "red"}}}
+    each = term if how == "required" else {"weight": 1, "podAffinityTerm": term}
+    made = pod(i, "100m", "128Mi", affinity={kind: {f"{how}DuringSchedulingIgnoredDuringExecution": [each]}})
+    made["metadata"]["labels"] = {"color": "red"}
+    return made
+
+
 WORKLOADS: dict[str, Callable[[int], dict[str, Any]]] = {
     "same": lambda i: pod(i, "100m", "128Mi"),
     "mixed": lambda i: pod(i, f"{50 + i % 200}m", f"{64 + i % 200}Mi"),
@@ -109,6 +119,9 @@ WORKLOADS: dict[str, Callable[[int], dict[str, Any]]] = {
     "spread-host": lambda i: spread(i, "kubernetes.io/hostname", "DoNotSchedule", 1),
     "prefer-zone": lambda i: spread(i, "topology.kubernetes.io/zone", "ScheduleAnyway", 5),
     "prefer-host": lambda i: spread(i, "kubernetes.io/hostname", "ScheduleAnyway", 1),
+    "apart-host": lambda i: termed(i, "podAntiAffinity", "required", "kubernetes.io/hostname"),
+    "near-zone": lambda i: termed(i, "podAffinity", "required", "topology.kubernetes.io/zone"),
+    "prefer-apart": lambda i: termed(i, "podAntiAffinity", "preferred", "kubernetes.io/hostname"),
 }
 
 

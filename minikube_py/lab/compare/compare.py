@@ -181,7 +181,7 @@ def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
     }
 
 
-LEGEND = "grey: one seed each, from first to second; points: means over the seeds; bars: 95 % of bootstrap means"
+LEGEND = "grey: one seed each, on the same nodes; points: means over the seeds; bars: 95 % of bootstrap means"
 
 
 def draw(comparison: Comparison, path: Path) -> Path:

@@ -21,8 +21,10 @@ from minikube_py.lab.plugins import bench, laws
 from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
 from minikube_py.lab.plugins.world import Subject, World
 from minikube_py.own_code import RAISED, module_of, told
+from minikube_py.scheduler.configuration.checking import NoCluster
 from minikube_py.scheduler.configuration.files import own_plugins
 from minikube_py.scheduler.own import Scope
+from minikube_py.scheduler.profile import takes_part
 
 EXAMPLES: Final = 100
 HASH_SEEDS: Final = ("1", "2")
@@ -78,9 +80,10 @@ def subject_of(target: str, args: Mapping[str, Any]) -> tuple[Subject, Words]:
     """Raises: ConfigError."""
     (own,) = own_plugins([target]).values()
     place = target.rpartition(":")[0]
-    subject = Subject(own, args)
     # Constructed once, so that construction errors are reported first.
-    made = World(subject, ()).plugin.plugin
+    guarded: Any = own.make(args, NoCluster())
+    made, subject = guarded.plugin, Subject(own, args, sorts=takes_part(guarded, "queueSort"))
+    World(subject, ())
     return subject, words_of(module_of(place) if place else getmodule(type(made)), args)
 
 

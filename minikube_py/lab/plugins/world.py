@@ -20,6 +20,7 @@ from minikube_py.scheduler.filtering import fitting
 from minikube_py.scheduler.framework import SUCCESS, Status
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, project_node, project_pod
 from minikube_py.scheduler.own import Guarded, OwnPlugin
+from minikube_py.scheduler.plugins.queueing import PrioritySort
 from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
 from minikube_py.scheduler.profile import Profile
 
@@ -37,16 +38,19 @@ ALL: Final = ()
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The plugin under test, and its pluginConfig's args. `beside`: the built-in plugins that run with it."""
+    """The plugin under test, and its pluginConfig's args. `beside`: the built-in plugins that run with it. `sorts`: it
+    orders the queue, which one plugin does."""
 
     own: OwnPlugin
     args: Mapping[str, Any]
     beside: tuple[str, ...] = FEW
+    sorts: bool = False
 
     @property
     def config(self) -> ProfileConfig:
         few = PluginSet(tuple((name, 0) for name in self.beside), ("*",) if self.beside else ())
-        alone = SchedulerConfig((ProfileConfig(plugins={MULTI_POINT: few}),))
+        order = PluginSet((), (PrioritySort.name,) if self.sorts else ())
+        alone = SchedulerConfig((ProfileConfig(plugins={MULTI_POINT: few, "queueSort": order}),))
         profile = with_own(alone, {self.own.name: self.own}).profiles[0]
         return replace(profile, plugin_args={self.own.name: self.args} if self.args else {})
 

@@ -21,7 +21,7 @@ from minikube_py.scheduler.filtering import diagnose, fitting_of
 from minikube_py.scheduler.framework import CODE_NAMES, Code, Diagnosis, FitError, IntArray, Status
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected
-from minikube_py.scheduler.scoring import Choice, normalized, raw_scores
+from minikube_py.scheduler.scoring import Choice, scored
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.scheduler import ProfileRun, Scheduler
@@ -175,23 +175,13 @@ class ExtendedCycle:
         columns, state, size = evaluator.columns, prepared.state, len(slots)
         nodes = Emptied(columns, slots, size) if emptied else columns.some(slots)
         names = [node.name for node in nodes.infos() if node is not None]
-        totals = np.array([total(given.get(name, ())) for name in names], np.int64)
-        tops: dict[str, int] = {}
-        wide: dict[str, IntArray] = {}
-        for scorer in prepared.scorers:
-            raw = raw_scores(scorer, state, pod, nodes)
-            scores = normalized(scorer, raw, state, pod, size)
-            totals += scores * scorer.weight
-            if raw is not None and scorer.normalize is not None:
-                tops[scorer.plugin.name] = int(raw.max())
-            if scorer.plugin.name not in evaluator.profile.kept_plugins:
-                wide[scorer.plugin.name] = scores
+        found = scored(prepared.scorers, state, pod, nodes, size, evaluator.profile.kept_plugins)
+        totals = found.totals + np.array([total(given.get(name, ())) for name in names], np.int64)
         place = evaluator.pick(totals)
         node = columns.by_slot[int(slots[place])]
         assert node is not None
-        of_node = {name: int(scores[place]) for name, scores in wide.items()}
         told = tuple((each.extender, each.score, each.weight) for each in given.get(node.name, ()))
-        return Choice(node, state, int(totals[place]), evaluated, size, tops, of_node, told)
+        return Choice(node, state, int(totals[place]), evaluated, size, found.tops, found.wide_of(place), told)
 
     # --- PostFilter -------------------------------------------------------------------------------------------------
 

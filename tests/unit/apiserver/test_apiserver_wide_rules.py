@@ -21,7 +21,7 @@ from minikube_py.apiserver.rules import KEYS_MAX, Rule, User, compiled
 
 WORDS = ("a", "b", "c", "*")
 RESOURCES = ("r", "s", "r/status", "s/status", "*/status", "*")
-PATHS = ("/x", "/x/y", "/x/*", "/*", "*")
+PATHS = ("/x", "/x/y", "/x/*", "/x/**", "/*", "*")
 
 
 def some(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:

@@ -22,6 +22,7 @@ from minikube_py.scheduler.config import SchedulerConfig, parse
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler, with_own
 from minikube_py.scheduler.configuration.messages import API_VERSION, KIND
+from minikube_py.scheduler.framework import Normalize
 from minikube_py.scheduler.own import Guarded, OwnPlugin
 from minikube_py.scheduler.scheduler import Scheduler
 
@@ -309,8 +310,8 @@ async def test_what_holds_a_pod_back_before_the_queue_is_told() -> None:
         held = "waiting for scheduling gates: [later]"
         assert found["heldBack"] == {"plugin": "SchedulingGates", "reason": held}
         assert told(found)[0] == f"held back by SchedulingGates: {held}"
-        found = what_if(scheduler, "named", nodeName="n2")
-        assert (found["best"], found["fits"], found["nodes"][0]["node"]) == (["n2"], 1, "n2")
+        with pytest.raises(ValueError, match=r"its spec\.nodeName is n2: it goes there without a scheduler"):
+            what_if(scheduler, "named", nodeName="n2")
 
 
 async def test_scores_that_fail_before_they_are_given_rank_no_node() -> None:
@@ -336,6 +337,31 @@ class Tens:
         return scores * 10
 
 
+class Idle:
+    """Scores of many nodes at once, all 0, which become 100."""
+
+    scope = "CLUSTER"
+    normalize = Normalize(reverse=True)
+
+    def score(self, state: Any, pod: Any, node: Any) -> int:
+        return 0
+
+    def score_nodes(self, state: Any, pod: Any, nodes: Any) -> None:
+        return None
+
+
+class Unlike:
+    """With it no result is kept."""
+
+    scope = "NODE"
+
+    def sign_pod(self, pod: Any) -> None:
+        return None
+
+    def filter(self, state: Any, pod: Any, node: Any) -> None:
+        return None
+
+
 class Passing:
     """An `Outside` with an extender that passes all nodes."""
 
@@ -345,19 +371,26 @@ class Passing:
     async def close(self) -> None: ...
 
 
+@pytest.mark.parametrize("more", [(), (Unlike,)])
+@pytest.mark.parametrize(("kind", "score"), [(Tens, 70), (Idle, 100)])
 @pytest.mark.parametrize("extenders", [[], [{"urlPrefix": "http://a", "filterVerb": "f", "nodeCacheCapable": True}]])
-async def test_recorded_scores_add_up_to_the_total(extenders: list[Any]) -> None:
+async def test_recorded_scores_add_up_to_the_total(
+    extenders: list[Any], kind: type, score: int, more: tuple[type, ...]
+) -> None:
     plain = parse({"apiVersion": API_VERSION, "kind": KIND, "extenders": extenders})
     api = FakeApi()
     api.node("a")
     api.node("b")
-    config = with_own(plain, {"Tens": OwnPlugin("Tens", lambda args, handle: Guarded("Tens", Tens()))})
+    plugins = dict(zip(("Own", "More"), (kind, *more)))
+    own = {name: OwnPlugin(name, lambda args, handle, name=name: Guarded(name, plugins[name]())) for name in plugins}
+    config = with_own(plain, own)
     scheduler = Scheduler(api, ManualClock(), random.Random(3), config, Passing())
     await scheduler.start()
-    api.pod("p", cpu="1")
-    await settle()
-    explanation = scheduler.decisions.explain("uid-default-p", scheduler.profiles["default-scheduler"].evaluator)
-    assert explanation is not None and explanation.node == "a"
-    total = sum(score * weight for _, score, weight in explanation.scores)
-    assert total == explanation.score and ("Tens", 70, 1) in explanation.scores
+    evaluator = scheduler.profiles["default-scheduler"].evaluator
+    for name in ("p", "q", "r"):
+        api.pod(name, cpu="1")
+        await settle()
+        found = scheduler.decisions.explain(f"uid-default-{name}", evaluator)
+        assert found is not None and found.score == sum(given * weight for _, given, weight in found.scores)
+        assert ("Own", score if kind is Idle or found.node == "a" else 30, 1) in found.scores
     await scheduler.stop()
