@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from errno import ENXIO
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,22 @@ def look(folder: Path) -> Salvaged | None:
 
 
 def _read(path: Path) -> bytes:
-    """Of a segment no more than one may have: the file may have been extended."""
+    """Without what a file may have been extended by: of a segment no more than one may have, of others no last hole."""
+    segment = segment_sequence(path.name) is not None
     with path.open("rb") as file:
-        return file.read(SEGMENT_BYTES_MAX if segment_sequence(path.name) is not None else -1)
+        return file.read(SEGMENT_BYTES_MAX if segment else _data_bytes(file.fileno()))
+
+
+def _data_bytes(fd: int) -> int:
+    end = 0
+    try:
+        while end < os.fstat(fd).st_size:
+            end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno != ENXIO:
+            raise
+    os.lseek(fd, 0, os.SEEK_SET)
+    return end
 
 
 def _check_free(folder: Path) -> None:

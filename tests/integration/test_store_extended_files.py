@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from patience import until
 
-from minikube_py.control_plane.store_salvage import look
+from minikube_py.control_plane.store_salvage import _read, look
 from minikube_py.env import SystemClock, SystemDisk, SystemFile
 from minikube_py.errors import Corruption
 from minikube_py.mvcc.types import Put
@@ -98,3 +98,23 @@ def test_salvage_reads_no_more_of_a_segment_than_one_may_have(folder: Path, monk
         os.truncate(path, 1 << 22)
     salvaged = look(folder)
     assert salvaged is not None and salvaged.whole and len(salvaged.state.index.current) == 150
+
+
+@pytest.mark.parametrize("hole", [LONG_BYTES, 1 << 30])
+def test_salvage_reads_no_hole_at_a_snapshots_end(folder: Path, hole: int) -> None:
+    path = max(folder.glob("*.snap"))
+    size_bytes = path.stat().st_size
+    os.truncate(path, size_bytes + hole)
+    # One file system counts holes by the byte, another by the block.
+    assert size_bytes <= len(_read(path)) < size_bytes + (1 << 20)
+    salvaged = look(folder)
+    assert salvaged is not None and len(salvaged.state.index.current) == 150
+
+
+def test_salvage_reads_holes_before_data_and_files_without_any(tmp_path: Path) -> None:
+    for name, data in (("a", b""), ("b", b"x"), ("c", bytes(1 << 20) + b"x")):
+        path = tmp_path / name
+        with path.open("wb") as file:
+            file.seek(len(data.rstrip(b"x")))
+            file.write(data.lstrip(b"\0"))
+        assert _read(path) == data
