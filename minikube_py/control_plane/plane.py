@@ -158,16 +158,18 @@ class Plane:
         if first:
             self._running.push_async_callback(self.stop_components)
         self._config = config
-        ties = self._child() if config.ties is None else random.Random(config.ties)
+        rng = self._child()
+        ties = rng if config.ties is None else random.Random(config.ties)
         made: dict[str, Component] = {
-            "scheduler": self._scheduler("scheduler", ties, config.scheduler),
+            "scheduler": self._scheduler("scheduler", ties, config.scheduler, rng),
             "controllers": self._controllers(self._child(), config.controllers),
             "kubelet": self._kubelet(self._child(), config.kubelet),
         }
         self.components = {name: made[name] for name in COMPONENTS if name in config.components}
         for name, scheduler in config.more_schedulers.items():
             name = f"scheduler {name}"
-            self.components[name] = self._scheduler(name, self._child(), scheduler)
+            rng = self._child()
+            self.components[name] = self._scheduler(name, rng, scheduler, rng)
         if first:
             # Those of the informers, which are never replaced.
             self._generators_before = len(self.generators)
@@ -177,9 +179,10 @@ class Plane:
         if schedulers:
             self.core.ask_scheduler = partial(_ask, schedulers)
 
-    def _scheduler(self, name: str, rng: Rng, config: SchedulerConfig) -> Scheduler:
+    def _scheduler(self, name: str, ties: Rng, config: SchedulerConfig, rng: Rng) -> Scheduler:
+        """`rng`: for its informers. A plugin with one more must not change how given `ties` are broken."""
         transport = self.transport(USERS[tokens.SCHEDULER])
-        return Scheduler(transport, self._clock, rng, config, self.outside(), self._factory(name, transport, rng))
+        return Scheduler(transport, self._clock, ties, config, self.outside(), self._factory(name, transport, rng))
 
     def _controllers(self, rng: Rng, config: ControllerConfig) -> ControllerManager:
         transport = self.transport(USERS[tokens.CONTROLLERS])

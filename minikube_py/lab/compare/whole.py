@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from minikube_py.client.transport import ApiTransport
-from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.cluster.virtual import LOOP, VirtualCluster, VirtualConfig
 from minikube_py.lab.compare.alone import ended
 from minikube_py.lab.compare.figures import Ended
 from minikube_py.lab.compare.workload import NAMESPACE, RUN, Workload, priority_class
@@ -19,15 +20,15 @@ from minikube_py.sim.replaced import frozen
 from minikube_py.ui.recording import Recording
 
 ERRORS = 'scheduler_schedule_attempts_total{result="error"'
+IN_ORDER = replace(LOOP, shuffle=False)
 QUIET_S = 60.0
 """Longer than the scheduler's maximum backoff and a victim's grace period."""
 
 
 def run_whole(workload: Workload, config: SchedulerConfig, seed: int, recording: Recording | None = None) -> Ended:
     """Raises: SimFailure, LoadError, ConfigError."""
-    cluster = VirtualCluster(
-        f"compare {seed}", config=VirtualConfig(nodes=workload.shapes, scheduler=config, heartbeats="elided")
-    )
+    given = VirtualConfig(nodes=workload.shapes, scheduler=config, heartbeats="elided", ties=seed, loop=IN_ORDER)
+    cluster = VirtualCluster(f"compare {seed}", config=given)
     if recording is not None:
         cluster.on_change(recording.take)
     try:

@@ -141,6 +141,30 @@ def test_a_scheduler_beside_itself_is_equal(alone: bool) -> None:
     assert as_json(comparison) == as_json(run_compare(options(alone=alone), lambda _: None))
 
 
+FOLLOWS = """
+from minikube_py.client.rest import ResourceRef
+
+class Follows:
+    scope = "NODE"
+
+    def __init__(self, args, handle):
+        self.sets = handle.informer(ResourceRef("apps", "v1", "replicasets"), lambda body: None)
+
+    def filter(self, state, pod, node):
+        return None
+"""
+
+
+def test_a_plugin_that_only_reads_more_changes_no_placement(tmp_path: Path) -> None:
+    """Its lists and watches take part in virtual time, but draw nothing for the scheduler, the load or the loop."""
+    file = tmp_path / "follows.py"
+    file.write_text(FOLLOWS)
+    follows = ChosenScheduler(None, (f"{file}:Follows",))
+    comparison = run_compare(options(second=("b", follows)), lambda _: None)
+    assert all(first == second for first, second in comparison.digests)
+    assert {each.better(1) for each in comparison.measures.values()} == {"equal"}
+
+
 def test_the_command_writes_the_same_bytes_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(PACK)
