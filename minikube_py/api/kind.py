@@ -163,6 +163,16 @@ class Conversion:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """The objects of one version, for the owners of their fields: the message they are read as, and the changes to and
+    from the stored version, in place and without defaults."""
+
+    message: str
+    to_stored: Change = nothing
+    from_stored: Change = nothing
+
+
+@dataclass(frozen=True, slots=True)
 class ScalePaths:
     """Paths of the `scale` subresource. `selector(obj)` gives the selector of its pods as text."""
 
@@ -283,6 +293,8 @@ class Kind:
     """The OpenAPI schema of a kind without a message in `api.schema`."""
     structures: Mapping[str, Json] = field(default_factory=dict)
     """The same of all its versions, by apiVersion."""
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    """Of a kind with messages: all its versions, by apiVersion, where there are several."""
 
     @cached_property
     def list_kind(self) -> str:

@@ -131,6 +131,44 @@ def told_of_kubectl() -> Iterator[Ask]:
     yield applying("configmaps", "noted", data(a="3"), "two")
 
 
+def told_of_autoscalers() -> Iterator[Ask]:
+    """One object through two versions: an owner's fields are those of its own version."""
+    target = {"kind": "Deployment", "name": "none", "apiVersion": "apps/v1"}
+    memory = {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 5}}}
+    old = json.dumps([{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 7}}])
+    noted = {"annotations": {"autoscaling.alpha.kubernetes.io/metrics": old, "x": "y"}}
+    name = ""
+
+    def ask(how: str, version: str, manager: str, more: str = "", metadata: Any = None, **spec: Any) -> Ask:
+        """`how`: apply, merge, put or read."""
+        obj = {"apiVersion": f"autoscaling/{version}", "kind": "HorizontalPodAutoscaler", "metadata": {"name": name, **(metadata or {})}, "spec": spec}
+        at = f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/{name}?fieldManager={manager}{more}"
+        method, media = {"apply": ("PATCH", APPLY), "merge": ("PATCH", MERGE), "put": ("PUT", JSON), "read": ("GET", "")}[how]
+        return Ask(f"{how} {version}", method, at, None if how == "read" else json.dumps(obj), media)
+
+    for first, second in (("v1", "v2"), ("v2", "v1")):
+        name = f"from-{first}"
+        yield ask("apply", first, "one", scaleTargetRef=target, maxReplicas=3, minReplicas=2)
+        yield ask("apply", second, "two", maxReplicas=4)
+        yield ask("merge", second, "three", metadata={"labels": {"a": "b"}})
+        yield ask("merge", second, "three", maxReplicas=5)
+        yield ask("apply", first, "one", scaleTargetRef=target, maxReplicas=3)
+        yield ask("apply", first, "one", "&force=true", scaleTargetRef=target, maxReplicas=3)
+        yield ask("apply", second, "one", scaleTargetRef=target, maxReplicas=3)
+        yield ask("apply", "v2", "two", "&force=true", metrics=[memory], behavior={"scaleDown": {"stabilizationWindowSeconds": 5}})
+        yield ask("apply", "v1", "three", targetCPUUtilizationPercentage=50)
+        yield ask("apply", "v1", "three", "&force=true", targetCPUUtilizationPercentage=50, metadata=noted)
+        yield ask("apply", "v2", "two", maxReplicas=3)
+        yield ask("put", "v1", "four", scaleTargetRef=target, maxReplicas=3)
+        yield ask("put", "v1", "five", scaleTargetRef=target, maxReplicas=3, metadata=noted)
+        yield ask("put", "v1", "six", scaleTargetRef=target, maxReplicas=3, metadata=noted)
+        yield ask("put", "v2", "four", scaleTargetRef=target, maxReplicas=3)
+        yield from (ask("read", version, "") for version in (first, second))
+
+
+TOLD = (told, told_of_pods, told_of_kubectl, told_of_autoscalers)
+
+
 def owned(answer: Answer) -> tuple[int, Any]:
     """Status, and of an object its data and its owners, of a refused apply its conflicts. Owners are in the order of
     the seconds of their writes, which fall differently on two servers.

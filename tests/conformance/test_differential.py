@@ -213,8 +213,9 @@ def test_applies_answer_as_upstream() -> None:
             for ask in data.draw(apply_cases.scripts(next(numbers))):
                 compare(ask)
 
-        for ask in (*apply_cases.told(), *apply_cases.told_of_pods(), *apply_cases.told_of_kubectl()):
-            compare(ask)
+        for told in apply_cases.TOLD:
+            for ask in told():
+                compare(ask)
         drawn()
 
 

@@ -22,10 +22,12 @@ from minikube_py.api.apply.assigned import without
 from minikube_py.api.apply.path_set import PathSet, shown
 from minikube_py.api.apply.types import Ref, empty, message_type, schema_type
 from minikube_py.api.apply.updater import Conflict, Conflicts, Managers, Owned, Typed, Updater
+from minikube_py.api.decode import read_value
 from minikube_py.api.errors import Json, StatusError, apply_conflict, bad_request, go_quote
-from minikube_py.api.kind import Kind
+from minikube_py.api.kind import Form, Kind, nothing
 from minikube_py.api.meta import timestamp
 from minikube_py.api.schema import SCHEMA
+from minikube_py.api.typed import DecodeError
 
 UPDATE_MANAGERS_MAX: Final = 10
 ANCIENT: Final = "ancient-changes"
@@ -90,6 +92,18 @@ class Sender(NamedTuple):
     @property
     def now(self) -> str:
         return timestamp(self.wall_s)
+
+
+def _between(obj: Json, given: Form, wanted: Form, version: str) -> Json:
+    """The object in another version. Raises: TypedError."""
+    try:
+        found, _ = read_value(obj, SCHEMA.message(given.message))
+        given.to_stored(found)
+        wanted.from_stored(found)
+        found, _ = read_value(found, SCHEMA.message(wanted.message))
+    except DecodeError as error:
+        raise typed.TypedError([str(error)]) from None
+    return {**found, "kind": obj.get("kind"), "apiVersion": version}
 
 
 def manager_of(field_manager: str, user_agent: str) -> str:
@@ -203,11 +217,12 @@ class FieldManager:
         if not self._types:
             message = SCHEMA.kind(kind.group, kind.version, kind.kind)
             assert message is not None, "kinds have messages or structures"
-            self._types = {kind.api_version: message_type(message.name)}
+            self._types = {version: message_type(form.message) for version, form in kind.forms.items()}
+            self._types = self._types or {kind.api_version: message_type(message.name)}
             self._empty = {**empty(message.name), **self._empty}
         self.type = self._types[self._version]
         resets = PathSet(*(_names(*path) for path in kind.resets(subresource)))
-        self._ignored = {self._version: resets} if resets else {}
+        self._ignored = dict.fromkeys(kind.forms or (self._version,), resets) if resets else {}
         self._same = Updater(self._ignored, self._convert)
 
     def _updater(self, sender: Sender) -> Updater:
@@ -230,10 +245,22 @@ class FieldManager:
         type_ = self._types.get(version)
         if type_ is None or type_ is value.type:
             return value if type_ is not None else None
-        return Typed({**value.value, "apiVersion": version} if isinstance(value.value, dict) else value.value, type_)
+        if not isinstance(value.value, dict):
+            return Typed(value.value, type_)
+        if forms := self._kind.forms:
+            given = next(form for held, form in forms.items() if self._types[held] is value.type)
+            return Typed(_between(value.value, given, forms[version], version), type_)
+        return Typed({**value.value, "apiVersion": version}, type_)
 
     def _typed(self, obj: Json) -> Typed:
         return Typed({**obj, "kind": self._kind.kind, "apiVersion": self._version}, self.type)
+
+    def _written(self, obj: Json) -> Typed:
+        """The object of a plain write, as it will be read: what conversion adds is the writer's, too."""
+        given = self._typed(obj)
+        if (form := self._kind.forms.get(self._version)) is None or form.to_stored is nothing:
+            return given
+        return given._replace(value=_between(given.value, form, form, self._version))
 
     def _identity(self, manager: str, operation: str) -> str:
         entry = {"manager": manager or "unknown", "operation": operation, "apiVersion": self._version}
@@ -268,7 +295,7 @@ class FieldManager:
 
     def _updated(self, live: Json, new: Json, managed: Managed, sender: Sender, manager: str = "") -> Managed:
         updater = self._updater(sender)
-        owners = updater.update(self._typed(live), self._typed(new), self._version, managed.owners, _SELF)
+        owners = updater.update(self._typed(live), self._written(new), self._version, managed.owners, _SELF)
         times = dict(managed.times)
         mine = owners.pop(_SELF, None)
         if mine is not None and (fields := mine.fields - _STRIPPED):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, Json, forbidden_value, invalid_value, not_supported, required
-from minikube_py.api.kind import NAMESPACED, Conversion, Kind, status_of
+from minikube_py.api.kind import NAMESPACED, Conversion, Form, Kind, status_of
 from minikube_py.api.kinds import autoscaling_v1
 from minikube_py.api.meta import is_dns1123_label, is_dns1123_subdomain, is_path_segment
 from minikube_py.api.printing import AGE, NAME, NONE, UNKNOWN, Age, Printer, column
@@ -19,6 +19,7 @@ from minikube_py.api.validation.resources import validate_resource_name
 from minikube_py.fields import quantity
 
 GROUP: Final = "autoscaling"
+KIND: Final = "HorizontalPodAutoscaler"
 PERIOD_S_MAX: Final = 1800
 WINDOW_S_MAX: Final = 3600
 _PODS_UP: Final = {"type": "Pods", "value": 4, "periodSeconds": 15}
@@ -328,10 +329,14 @@ def _print_v1(scaler: Json, age: Age) -> list[Any]:
 
 
 _FACTS: Final[dict[str, Any]] = {
-    "short_names": ("hpa",), "categories": ("all",), "subresources": (status_of("HorizontalPodAutoscaler"),),
+    "short_names": ("hpa",), "categories": ("all",), "subresources": (status_of(KIND),),
     "selectable": NAMESPACED,
+    "forms": {
+        f"{GROUP}/v1": Form(f"{GROUP}/v1.{KIND}", autoscaling_v1.to_v2, autoscaling_v1.from_v2),
+        f"{GROUP}/v2": Form(f"{GROUP}/v2.{KIND}"),
+    },
 }  # fmt: skip
-_NAMES: Final = ("HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler", True)
+_NAMES: Final = (KIND, "horizontalpodautoscalers", "horizontalpodautoscaler", True)
 
 AUTOSCALERS: Final = Kind(
     GROUP, "v2", *_NAMES, **_FACTS,

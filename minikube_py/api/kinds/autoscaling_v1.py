@@ -245,7 +245,7 @@ def _behavior(text: str | None) -> Json | None:
 
 
 def to_v2(scaler: Json) -> None:
-    """In place, after defaulting."""
+    """In place, after `complete`."""
     spec, status = scaler["spec"], scaler["status"]
     annotations = scaler["metadata"].get("annotations") or {}
     percent = spec.pop("targetCPUUtilizationPercentage", None)
@@ -272,11 +272,12 @@ def to_v2(scaler: Json) -> None:
 def read(value: bytes) -> bytes:
     """A stored object as v1."""
     scaler = orjson.loads(value)
-    _from_v2(scaler)
+    from_v2(scaler)
     return go_json.dumps(scaler)
 
 
-def _from_v2(scaler: Json) -> None:
+def from_v2(scaler: Json) -> None:
+    """In place."""
     spec, status = scaler["spec"], scaler["status"]
     drop_annotations(scaler)
     added: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import pytest
 from api_core import MAPS, MERGE, PODS, Core, config_map, pod
 
 from minikube_py.apiserver.auth import ADMIN
@@ -105,6 +106,54 @@ async def test_a_scale_takes_the_replicas_over(core: Core) -> None:
     found = owners(await core.done("GET", at))
     assert found["you Update scale"] == {"f:spec": {"f:replicas": {}}}
     assert "f:replicas" not in found["me Apply"]["f:spec"]
+
+
+@pytest.mark.parametrize(("first", "second"), [("v1", "v2"), ("v2", "v1")])
+async def test_owners_of_one_version_are_owners_in_the_other(core: Core, first: str, second: str) -> None:
+    """As upstream answered: `apply_cases.told_of_autoscalers`."""
+
+    def at(version: str) -> str:
+        return f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/a"
+
+    def config(version: str, **spec: Any) -> dict[str, Any]:
+        return {
+            "apiVersion": f"autoscaling/{version}",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "a"},
+            "spec": spec,
+        }
+
+    target = {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}
+    whole = config(first, scaleTargetRef=target, maxReplicas=3, minReplicas=2)
+    assert (await applied(core, at(first), whole, "me"))[0] == 201
+    status = {"status": {"currentReplicas": 1}}
+    found = await core.done("PATCH", f"{at(second)}/status?fieldManager=controller", status, MERGE)
+    assert {"me Apply", "controller Update status"} == set(owners(found))
+    status, refused = await applied(core, at(second), config(second, maxReplicas=4), "you")
+    assert (status, refused["message"]) == (409, 'Apply failed with 1 conflict: conflict with "me": .spec.maxReplicas')
+    found = await core.done("PATCH", f"{at(second)}?fieldManager=you", {"spec": {"maxReplicas": 5}}, MERGE)
+    assert (
+        "f:maxReplicas" not in owners(found)["me Apply"]["f:spec"]
+        and "f:minReplicas" in owners(found)["me Apply"]["f:spec"]
+    )
+    status, less = await applied(core, at(second), config(second, scaleTargetRef=target), "me")
+    assert status == 200 and less["spec"]["minReplicas"] == 1
+    scale_target = {"f:scaleTargetRef": {"f:apiVersion": {}, "f:kind": {}, "f:name": {}} if second == "v2" else {}}
+    assert owners(less)["me Apply"] == {"f:spec": scale_target}
+
+
+async def test_what_conversion_adds_is_the_writers(core: Core) -> None:
+    """Version 1 has metrics in an annotation, and CPU at 80 % by default; as upstream answered."""
+    at = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+    metric = '[{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 7}}]'
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}, "maxReplicas": 3}
+    old = {"autoscaling.alpha.kubernetes.io/metrics": metric}
+    for name, noted, owned in (("a", {}, {"f:targetCPUUtilizationPercentage": {}}), ("b", old, {})):
+        obj = {"metadata": {"name": name, "annotations": noted}, "spec": spec}
+        made = await core.done("POST", f"{at}?fieldManager=me", obj)
+        mine = owners(made)["me Update"]
+        assert mine["f:spec"] == {"f:maxReplicas": {}, "f:minReplicas": {}, "f:scaleTargetRef": {}, **owned}
+        assert await core.done("PUT", f"{at}/{name}?fieldManager=you", obj) == made
 
 
 async def test_a_status_is_applied_only_to_what_is_there(core: Core) -> None:
