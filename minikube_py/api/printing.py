@@ -79,6 +79,9 @@ def _no_conditions(obj: Json) -> list[Json] | None:
     return None
 
 
+_USUAL_COLUMNS: Final = 20
+
+
 class Printer(NamedTuple):
     """`cells(obj, age)` gives one value for each column; `conditions(obj)` those of the row, None for most. Rows of a
     list are sorted by `order(obj)`, where that is not the order of names."""
@@ -87,6 +90,10 @@ class Printer(NamedTuple):
     cells: Callable[[Json, Age], list[Any]]
     conditions: Callable[[Json], list[Json] | None] = _no_conditions
     order: Callable[[Json], Any] | None = None
+
+    def at_once(self, count: int) -> int:
+        """How many rows take as long as `count` of a usual width."""
+        return max(count * _USUAL_COLUMNS // max(len(self.columns), _USUAL_COLUMNS), 1)
 
 
 DEFAULT_PRINTER: Final = Printer(

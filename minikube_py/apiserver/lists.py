@@ -405,7 +405,8 @@ class Lister:
         else:
             head = _list_head(resource, metadata, form)
             rows = _items(resource, form)
-        parts = slices(page.items, self._limits.list_slice, form.kind != "object")
+        at_once = resource.printer.at_once(self._limits.list_slice) if form.kind == "table" else self._limits.list_slice
+        parts = slices(page.items, at_once, form.kind != "object")
         first = next(parts, ())
         if len(first) == len(page.items):
             return Response(200, await in_form(_joined(rows(first), head, b"]}"), form, self.work), form.media_type)

@@ -36,6 +36,8 @@ PUMPED_STEPS: Final = 25_000
 """Steps per event loop turn: less than 10 ms."""
 STEPS_OF_STREAM: Final = 10
 COPIED_BYTES_SHIFT: Final = 7
+BYTES_OF_CELL: Final = 32
+"""As which a cell counts that is made of a decoded object."""
 _NO_COLUMNS: Final = b'"columnDefinitions":null'
 
 
@@ -67,6 +69,8 @@ class Encoder:
 
     def steps(self, size_bytes: int) -> int:
         """The cost of encoding that many bytes, decoded or copied."""
+        if self.form.kind == "table":
+            size_bytes += BYTES_OF_CELL * len(self.resource.printer.columns)
         return size_bytes >> (COPIED_BYTES_SHIFT if self.form.kind == "object" else DECODED_BYTES_SHIFT)
 
     def _table_head(self, revision: int) -> bytes:
@@ -165,7 +169,9 @@ class Group:
     def initial(self, entries: list[Entry], slice_size: int, end: WatchEvent | None) -> Iterator[Batch]:
         """The state as ADDED events, encoded lazily; then `end`."""
         encode = self.encoder.encode
-        for part in slices(entries, slice_size, self.encoder.form.kind != "object"):
+        form, printer = self.encoder.form, self.encoder.resource.printer
+        at_once = printer.at_once(slice_size) if form.kind == "table" else slice_size
+        for part in slices(entries, at_once, form.kind != "object"):
             yield Batch([WatchEvent("ADDED", encode(entry.value, entry.revision)) for entry in part])
         if end is not None:
             yield Batch([end])

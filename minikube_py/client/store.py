@@ -86,8 +86,9 @@ class ObjectStore(Generic[T]):
         before = tuple(before)
         if before == kept:
             return
+        stays = dict.fromkeys(kept)
         for value in before:
-            if value not in kept and (keys := index.get(value)) is not None:
+            if value not in stays and (keys := index.get(value)) is not None:
                 keys.pop(key, None)
                 if not keys:
                     del index[value]

@@ -68,6 +68,15 @@ def node_terms(count: int) -> Json:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
+def pod_terms(kind: str, count: int) -> Json:
+    """`kind`: podAffinity or podAntiAffinity."""
+    terms = [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": each}}}
+        for each in names("v", count)
+    ]
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 def daemon_set(name: str, **spec: Any) -> Ask:
     labels = {"set": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
@@ -126,6 +135,12 @@ def owned(name: str, owners: int) -> Ask:
     return Ask("POST", f"{IN}/configmaps", body, uid_of=f"{IN}/configmaps/owner")
 
 
+def absent_owners(name: str, count: int) -> Ask:
+    """Of a kind that is served: the garbage collector asks for each."""
+    absent = [{"apiVersion": "v1", "kind": "ConfigMap", "name": uid, "uid": uid} for uid in names("u", count)]
+    return Ask("POST", f"{IN}/configmaps", {"metadata": {"name": name, "ownerReferences": absent}})
+
+
 def ephemeral(pod_name: str, count: int) -> Ask:
     given = [{"name": name, "image": "i"} for name in names("e", count)]
     path = f"{IN}/pods/{pod_name}/ephemeralcontainers"
@@ -155,6 +170,9 @@ CASES: Final[dict[str, Case]] = {
         tuple(budget_of_expressions(name, 5_000) for name in names("b", 4)), (pod("p"), pod("q"))
     ),
     "owners": Case((_OWNER, owned("c", 3500)), (Ask("DELETE", f"{IN}/configmaps/c"),)),
+    "absent owners": Case((), (absent_owners("c", 2500),)),
+    "affinity to pods": Case((pod("q"),), (pod("p", affinity=pod_terms("podAffinity", 2500)), pod("r"))),
+    "anti-affinity to pods": Case((pod("q"),), (pod("p", affinity=pod_terms("podAntiAffinity", 1500)), pod("r"))),
     "ephemeral containers": Case((pod("p"),), (ephemeral("p", 2500),)),
 }
 

@@ -303,6 +303,12 @@ _CREATED: Final = (
 )
 
 
+ROW_STEPS_MAX: Final = 10_000
+"""Items of lists that the columns of one row look at. Further cells are empty."""
+CHARS_OF_STEP: Final = 64
+"""Of a cell's text."""
+
+
 def _printer(columns: Any) -> Printer:
     if not columns:
         created = Column("Age", "date", "", _CREATED, 0)
@@ -314,23 +320,31 @@ def _printer(columns: Any) -> Printer:
         type_ = each["type"]
         described.append(Column(each["name"], type_, each.get("format") or "", text, each.get("priority") or 0))
         cells.append(_cell(type_, path))
-    return Printer(tuple(described), lambda obj, age: [obj["metadata"]["name"], *(cell(obj, age) for cell in cells)])
+
+    def row(obj: Json, age: Age) -> list[Any]:
+        left = [ROW_STEPS_MAX]
+        return [obj["metadata"]["name"], *(cell(obj, age, left) for cell in cells)]
+
+    return Printer(tuple(described), row)
 
 
 def _created(obj: Json) -> Any:
     return obj["metadata"].get("creationTimestamp")
 
 
-def _cell(type_: str, path: str) -> Callable[[Json, Age], Any]:
+def _cell(type_: str, path: str) -> Callable[[Json, Age, list[int]], Any]:
     try:
         steps = steps_of(path)
     except BadPath:
         # Upstream then prints no further columns; here, definitions with such paths are refused.
-        return lambda obj, age: None
+        return lambda obj, age, left: None
 
-    def cell(obj: Json, age: Age) -> Any:
-        found = follow(obj, steps)
-        return _shown(found[0], type_, age) if found else None
+    def cell(obj: Json, age: Age, left: list[int]) -> Any:
+        found = follow(obj, steps, left) if left[0] > 0 else ()
+        shown = _shown(found[0], type_, age) if found else None
+        if isinstance(shown, str):
+            left[0] -= len(shown) // CHARS_OF_STEP
+        return shown
 
     return cell
 

@@ -47,10 +47,14 @@ def steps_of(path: str) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def follow(obj: Any, steps: tuple[Step, ...]) -> list[Any]:
-    """The values at the path: none, one or several."""
+def follow(obj: Any, steps: tuple[Step, ...], left: list[int] | None = None) -> list[Any]:
+    """The values at the path: none, one or several. `left`: how many items may be looked at; none are found beyond."""
     found = [obj]
     for step in steps:
+        if left is not None and (len(found) > 1 or not isinstance(step, str | int)):
+            left[0] -= sum(len(value) if isinstance(value, list | dict) else 1 for value in found)
+            if left[0] < 0:
+                return []
         found = [inner for value in found for inner in _next(value, step)]
     return found
 

@@ -103,8 +103,8 @@ def summed(domains: Domains, parts: Sequence[IntArray]) -> IntArray:
 
 
 class Wanted(NamedTuple):
-    """The filter's state. `near`, `apart`: the pods matched by the pod's own terms, by term; `against`: the pods whose
-    anti-affinity matches it, by the terms' topology key."""
+    """The filter's state. `near`: the pods matched by all of the pod's own terms, by topology key; `apart`: those of
+    each term; `against`: the pods whose anti-affinity matches it, by the terms' topology key."""
 
     near: tuple[Counted, ...]
     means_itself: bool
@@ -194,8 +194,9 @@ class InterPodAffinity:
             return None, SKIP
         # Only pods matched by all terms count as near.
         selectors = tuple(term.pods for term in terms.affinity)
-        near = tuple(counted(topology, selectors, term.topology_key) for term in terms.affinity)
-        apart = tuple(counted(topology, (term.pods,), term.topology_key) for term in terms.anti_affinity)
+        keys = dict.fromkeys(term.topology_key for term in terms.affinity)
+        near = counted(topology, selectors, keys) if keys else ()
+        apart = tuple(counted(topology, (term.pods,), (term.topology_key,))[0] for term in terms.anti_affinity)
         against = {}
         for key, parts in carried.items():
             domains = topology.domains(key)
@@ -302,10 +303,11 @@ class InterPodAffinity:
         )
 
 
-def counted(topology: Topology, selectors: tuple[PodSelector, ...], key: str) -> Counted:
+def counted(topology: Topology, selectors: tuple[PodSelector, ...], keys: Iterable[str]) -> tuple[Counted, ...]:
+    """The pods matched by all `selectors`, by each topology key."""
     asked = topology.asked(selectors)
-    domains = topology.domains(key)
-    return Counted(domains, asked.by_domain(domains).counts)
+    found = map(topology.domains, keys)
+    return tuple(Counted(domains, asked.by_domain(domains).counts) for domains in found)
 
 
 def _after_pod(pod: PodInfo, change: ClusterChange) -> QueueingHint:

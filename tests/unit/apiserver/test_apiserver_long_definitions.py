@@ -78,3 +78,49 @@ async def test_a_large_definition_holds_up_nobody(core: Core, shape: str) -> Non
     core.api.hand_work_to(WorkHere())
     core.api.registry = core.api.registry.extended(tuple(kind for kind in core.api.registry.kinds if kind.definition))
     assert {path: (await core.respond("GET", path)).body for path in paths[1:]} == {p: answers[p] for p in paths[1:]}
+
+
+PATHS = {
+    "many": lambda at: f".spec.f{at}",
+    "every item": lambda at: f".spec.list[*].f{at}",
+    "items that match": lambda at: f'.spec.list[?(@.a=="f{at}")].a',
+}
+
+
+@pytest.mark.parametrize("shape", PATHS)
+async def test_a_table_of_many_columns_holds_up_nobody(core: Core, shape: str) -> None:
+    body = definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "tables")
+    columns: list[Json] = []
+    body["spec"]["versions"][0]["additionalPrinterColumns"] = columns
+    while len(orjson.dumps(columns)) < BODY_BYTES * 9 // 10:
+        for _ in range(100):
+            at = len(columns)
+            columns.append({"name": f"c{at}", "type": "string", "jsonPath": PATHS[shape](at)})
+    turns = Turns()
+    core.api.hand_work_to(Elsewhere(turns))
+    path = "/apis/long.io/v1/tables"
+
+    async def made() -> None:
+        await core.done("POST", DEFINITIONS, body)
+        for _ in range(1000):
+            if (await core.respond("GET", path)).status == 200:
+                return
+            await core.clock.sleep(0.1)
+
+    await turns.of(made())
+    assert turns.most < LINES_MAX, turns.most
+    items = [{"a": "x"}] * 2000
+    for number in range(20):
+        spec = {"list": items if shape != "many" else []}
+        table = {"apiVersion": "long.io/v1", "kind": "Tables", "metadata": {"name": f"a{number}"}, "spec": spec}
+        await core.done("POST", path, table)
+
+    async def shown() -> int:
+        answer = await core.respond("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+        if answer.pieces is not None:
+            for _ in answer.pieces:
+                await core.clock.sleep(0)
+        return answer.status
+
+    assert await turns.of(shown()) == 200
+    assert turns.most < LINES_MAX, turns.most
