@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kind import PARTS, Kind
-from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES, PODS
+from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
@@ -526,7 +526,7 @@ class ApiServer:
             return await usage_metrics.answer(self, asked, request)
         options = write_options(request.query, "CreateOptions", request.content_type)
         if asked.resource.plural == "bindings":
-            return await self.subresources.bind(asked._replace(resource=PODS), request, options)
+            return await self.subresources.bind(asked, request, options)
         return await review(self.writer, asked, request, self.access, options, self.clock.wall_s())
 
     async def _delete(self, asked: Route, request: Request, form: Form) -> Response:

@@ -19,7 +19,7 @@ class Inside:
     def __init__(self, store: ObjectStore, writer: Writer, clock: Clock, rng: Rng, may_create: MayCreate) -> None:
         self._connecting = Connecting(store, writer, clock)
         self._logs = Logs(self._connecting, clock)
-        self._proxying = Proxying(store, rng)
+        self._proxying = Proxying(store, writer, rng)
         self._may_create = may_create
 
     async def answer(self, asked: Route, request: Request) -> Response:

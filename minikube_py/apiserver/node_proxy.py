@@ -19,7 +19,7 @@ from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.forms import object_bytes
 from minikube_py.apiserver.messages import TEXT, Request, Response
 from minikube_py.apiserver.nonresource import METRICS_TEXT
-from minikube_py.apiserver.proxying import redirected, target_of
+from minikube_py.apiserver.proxying import admitted, redirected, target_of
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.usage_metrics import source_of
 from minikube_py.apiserver.watch_cache import Entry
@@ -36,6 +36,7 @@ _SLICE: Final = 200
 
 async def answer(server: ApiServer, asked: Route, request: Request) -> Response:
     """Raises: StatusError 400, 404, 500, 503."""
+    rest = await admitted(server.writer, asked, request)
     target = target_of(asked.name, "node")
     await server.lister.wait_fresh()
     entry = server.cache.of(NODES).entries.get(NODES.key("", target.name))
@@ -43,7 +44,6 @@ async def answer(server: ApiServer, asked: Route, request: Request) -> Response:
         raise not_found(NODES, target.name)
     node = entry.decode()
     address = _address(node)
-    _, _, rest = request.path.partition("/proxy")
     if not rest:
         return redirected(request)
     _check_answers(node, address, target.port or _PORT)

@@ -16,7 +16,7 @@ from minikube_py.api.admission_policies import Policy, ValidatingPolicy
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, BINDING, POLICY
-from minikube_py.api.kinds.core import NAMESPACES
+from minikube_py.api.kinds.core import BINDINGS, NAMESPACES
 from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
@@ -134,7 +134,8 @@ class Policies(Plugin, Generic[P]):
 
     def has_work(self, operation: Operation) -> bool:
         """Policies do not apply to policy objects or reviews."""
-        if operation.kind in ADMISSION_KINDS or not operation.kind.stored:
+        kind = operation.kind
+        if kind in ADMISSION_KINDS or not (kind.stored or kind is BINDINGS):
             return False
         rules = (rule for hook in self.hooks() for rule in hook.resources.spec.get("resourceRules") or ())
         return any_matches(rules, operation, self._registry())

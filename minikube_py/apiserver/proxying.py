@@ -6,6 +6,7 @@ Source: `pkg/registry/core/pod/strategy.go` and `pkg/registry/core/service/stora
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 import orjson
@@ -14,9 +15,10 @@ from minikube_py.api.errors import Json, bad_request, go_quote, not_found, servi
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.endpoints import ENDPOINTS
 from minikube_py.api.kinds.core.services import SERVICES
-from minikube_py.apiserver.messages import TEXT, Request, Response
+from minikube_py.apiserver.messages import TEXT, Request, Response, decode_path
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.routes import Route
+from minikube_py.apiserver.writes import Writer
 from minikube_py.containers.runtime import NotThere
 from minikube_py.containers.serving import page
 from minikube_py.env import Rng
@@ -24,6 +26,8 @@ from minikube_py.fields.digits import whole_number
 
 _SCHEMES: Final = ("", "http", "https")
 _DEFAULT_PORT: Final = "80"
+_UP_TO_PROXY: Final = {True: re.compile("(?:/+[^/]+){7}"), False: re.compile("(?:/+[^/]+){5}")}
+"""A path up to the segment `proxy`, by whether the kind is namespaced: names may be `proxy`, too."""
 
 
 class Target(NamedTuple):
@@ -50,18 +54,32 @@ def redirected(request: Request) -> Response:
     return Response(301, b"", TEXT, {"Location": f"{request.path}/{query}"})
 
 
+async def admitted(writer: Writer, route: Route, request: Request) -> str:
+    """The path to ask for, "" for none, once admission has let the connection pass. Raises: StatusError."""
+    match = _UP_TO_PROXY[route.resource.namespaced].match(request.path)
+    rest = request.path[match.end() :] if match is not None else ""
+    passage = writer.enter(route, request, "CONNECT")
+    if passage is not None and route.subresource is not None:
+        options: Json = {"kind": route.subresource.kind, "apiVersion": "v1"}
+        if path := decode_path(rest).strip("/"):
+            options["path"] = path
+        await passage.allow(None, options)
+    return rest
+
+
 class Proxying:
-    def __init__(self, store: ObjectStore, rng: Rng) -> None:
+    def __init__(self, store: ObjectStore, writer: Writer, rng: Rng) -> None:
         self._store = store
+        self._writer = writer
         self._rng = rng
 
     async def proxy(self, route: Route, request: Request) -> Response:
-        """Raises: StatusError 400, 404, 503."""
+        """Raises: StatusError 400, 404, 503; what admission raises."""
+        rest = await admitted(self._writer, route, request)
         if route.resource is PODS:
             pod, port = await self._of_pod(route)
         else:
             pod, port = await self._of_service(route)
-        _, _, rest = request.path.partition("/proxy")
         if not rest:
             return redirected(request)
         address = (pod.get("status") or {}).get("podIP") or ""

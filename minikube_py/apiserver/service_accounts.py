@@ -246,10 +246,15 @@ class ServiceAccounts:
         namespace, name, metadata = route.namespace, route.name, asked["metadata"]
         TOKENREQUESTS.default(asked)
         check_namespace(SERVICEACCOUNTS, metadata, namespace)
+        passage = self._writer.enter(route, request, "CREATE")
         await self._gate.admit(SERVICEACCOUNTS, namespace, name)
         metadata["namespace"] = namespace
         if request.admit is not None:
             request.admit(SERVICEACCOUNTS, "token", name, None, asked)
+        if passage is not None:
+            await passage.admit(None, asked)
+            TOKENREQUESTS.default(asked)
+            metadata = asked["metadata"]
         if (given := metadata.get("name")) and given != name:
             why = "must match the service account name if specified"
             raise invalid(TOKENREQUESTS, name, [invalid_value("metadata.name", given, why)])
@@ -267,6 +272,8 @@ class ServiceAccounts:
         metadata |= {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": timestamp(now_s)}
         if errors := validate_token_request(asked):
             raise invalid(TOKENREQUESTS, "", errors)
+        if passage is not None:
+            await passage.validate(None, asked)
         bound, is_pod = await self._binding(spec.get("boundObjectRef"), namespace, name)
         private: Json = {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}, **bound}
         lasts_s, issued_s = spec["expirationSeconds"], int(now_s)

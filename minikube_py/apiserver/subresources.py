@@ -49,10 +49,10 @@ class Subresources:
         """Raises: StatusError 400, 404, 409, 422."""
         sub = PODS.subresource("binding")
         binding, _ = await self._writer.read(PODS, request, options, sub)
-        passage = self._writer.enter(route._replace(subresource=route.subresource or sub), request, "CREATE")
         metadata = binding["metadata"]
         check_namespace(PODS, metadata, route.namespace)
         name = route.name or metadata.get("name") or ""
+        passage = self._writer.enter(route._replace(name=name), request, "CREATE")
         if metadata.get("name") != name:
             raise bad_request("name in URL does not match name in Binding object")
         if errors := validate_binding(binding):

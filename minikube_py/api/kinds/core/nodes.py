@@ -26,11 +26,12 @@ _NODE_INFO: Final = (
 
 def _default_node(obj: Json) -> None:
     spec = part(obj, "spec")
-    # The deprecated single range and the list are kept in sync.
-    if spec.get("podCIDRs"):
-        spec["podCIDR"] = spec["podCIDRs"][0]
-    elif spec.get("podCIDR"):
-        spec["podCIDRs"] = [spec["podCIDR"]]
+    # The deprecated single range and the list are kept in sync; where both are given and differ, the former counts.
+    single, ranges = spec.get("podCIDR"), spec.get("podCIDRs")
+    if single and (not ranges or ranges[0] != single):
+        spec["podCIDRs"] = [single]
+    elif ranges:
+        spec["podCIDR"] = ranges[0]
     status = part(obj, "status")
     capacity, allocatable = status.get("capacity"), status.get("allocatable")
     if capacity:
