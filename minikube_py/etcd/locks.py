@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Literal, NamedTuple, cast
 
-from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
 from minikube_py.etcd.answers import kv_of
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import COMPACTED, EMPTY_KEY, NOT_PROPOSED, Refused, status_of
@@ -50,7 +50,9 @@ def as_client(call: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitabl
             return await call(request)
         except (Refused, MinikubeError) as error:
             status = status_of(error)
-            raise Refused(*status if status == NOT_PROPOSED else (StatusCode.UNKNOWN, status[1])) from None
+            if status != NOT_PROPOSED and type(error) is not Unavailable:
+                status = StatusCode.UNKNOWN, status[1]
+            raise Refused(*status) from None
 
     return called
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from virtual_time import LoopClock, run_virtually
 
-from minikube_py.errors import Leaderless
+from minikube_py.errors import Leaderless, OutcomeUnknown, Unavailable
 from minikube_py.etcd.cluster import Cluster
 from minikube_py.etcd.codes import StatusCode
-from minikube_py.etcd.errors import NO_LEADER, NOT_PROPOSED, TIMED_OUT, UNHEALTHY, status_of
+from minikube_py.etcd.errors import NO_LEADER, NOT_PROPOSED, TIMED_OUT, UNHEALTHY, Refused, status_of
 from minikube_py.etcd.lease import Lease
 from minikube_py.etcd.locks import Locks, as_client
 from minikube_py.etcd.maintenance import Maintenance
@@ -99,6 +99,18 @@ def test_without_a_leader_errors_are_etcds_and_name_no_member() -> None:
     assert refusal(lambda: lock(pb.LockRequest(name=b"l", lease=5))) == NOT_PROPOSED
     found = run_virtually(lambda: lease.leases(pb.LeaseLeasesRequest()))
     assert [each.ID for each in found.leases] == [5]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(Unavailable("the store failed"), StatusCode.UNAVAILABLE), (OutcomeUnknown(""), StatusCode.UNKNOWN),
+     (Leaderless(""), StatusCode.UNKNOWN), (Refused(*NOT_PROPOSED), StatusCode.DEADLINE_EXCEEDED)],
+)  # fmt: skip
+def test_only_errors_that_etcd_has_lose_their_code_in_a_lock(error: Exception, code: StatusCode) -> None:
+    async def raises(_request: Any) -> Any:
+        raise error
+
+    assert refusal(lambda: as_client(raises)(None))[0] == code
 
 
 def test_the_urls_of_a_member_that_starts_again_with_others_are_asked_for_again() -> None:
