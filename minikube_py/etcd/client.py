@@ -57,7 +57,7 @@ class Endpoints:
 
 class EtcdClient:
     """Create it within the loop. `answered` gets the header of each answer, and the revision seen when the request was
-    sent; it raises if etcd is not the same."""
+    sent; it raises Unavailable if etcd is not the same."""
 
     def __init__(
         self,
@@ -155,7 +155,12 @@ class EtcdClient:
             self.retries += 1
             await self._clock.sleep(RETRY_S)
         # The other requests are answered from one member's state, which may be behind.
-        self._answered(answer.header, seen if name.startswith("KV/") else 0)
+        try:
+            self._answered(answer.header, seen if name.startswith("KV/") else 0)
+        except Unavailable:
+            # What a restored etcd has written is written.
+            if safe:
+                raise
         self.seen_revision = max(self.seen_revision, answer.header.revision)
         return answer
 

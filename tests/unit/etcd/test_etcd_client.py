@@ -148,6 +148,24 @@ async def test_when_none_answers_each_attempt_has_been_at_another_member(way: st
         await client.close()
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_a_restored_etcd_has_written_was_not_refused(way: str) -> None:
+    def gone_back(header: Any, seen: int) -> None:
+        client.forget()
+        raise Unavailable("etcd is at an earlier revision")
+
+    client = Members(dict.fromkeys(PLACES, answers), 10.0)
+    client._answered, client.seen_revision = gone_back, 1_000
+    if way == "write":
+        # Its answer is the first of the new history.
+        assert (await sent(client, way)).header.revision == client.seen_revision == len(PLACES[0])
+    else:
+        with pytest.raises(Unavailable, match="earlier revision"):
+            await sent(client, way)
+    assert len(client.asked) == 1
+    await client.close()
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(WAYS), st.sampled_from(range(len(STREAM_BROKEN)))), min_size=1, max_size=6),
     st.randoms(use_true_random=False),
