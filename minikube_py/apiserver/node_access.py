@@ -35,6 +35,7 @@ _POD_WRITES: Final = {"status": ("update", "patch"), "eviction": ("create",), ""
 _SCAN_SLICE: Final = 1000
 _SECRETS: Final = ("secretRef", "secretKeyRef", "nodePublishSecretRef")
 _CONFIG_MAPS: Final = ("configMapRef", "configMapKeyRef", "configMap")
+_SECRET_SOURCES: Final = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
 _OF_ONE_NODE: Final[dict[str, Kind]] = {
     kind.plural: kind for kind in (PODS, VOLUMEATTACHMENTS, RESOURCESLICES)
 }
@@ -114,13 +115,14 @@ class NodeAccess:
         if kind is not None:
             entry = self._cache.of(kind).entries.get(kind.key(asked.namespace, asked.name))
             return entry is not None and nodes.has(node_of(entry.decode()))
-        plural, namespace, name = asked.plural, asked.namespace, asked.name
-        if plural == "persistentvolumes":
-            entry = self._cache.of(PERSISTENTVOLUMES).entries.get(PERSISTENTVOLUMES.key("", name))
-            claim = (entry.decode().get("spec") or {}).get("claimRef") if entry is not None else None
-            if not claim:
-                return False
-            plural, namespace, name = _CLAIMS, claim.get("namespace") or "", claim.get("name") or ""
+        if asked.plural == "persistentvolumes":
+            entry = self._cache.of(PERSISTENTVOLUMES).entries.get(PERSISTENTVOLUMES.key("", asked.name))
+            return entry is not None and await self._is_claimed(nodes, entry.decode())
+        if await self._is_named(nodes, asked.plural, asked.namespace, asked.name):
+            return True
+        return asked.plural == "secrets" and await self._is_of_volume(nodes, asked)
+
+    async def _is_named(self, nodes: Nodes, plural: str, namespace: str, name: str) -> bool:
         # Few pods name it: search their bytes, decode only matches. An ephemeral volume does not name its claim.
         quoted = orjson.dumps(name)
         for number, entry in enumerate(self._cache.of(PODS).select(PODS.key(namespace, ""))):
@@ -132,6 +134,22 @@ class NodeAccess:
             if nodes.has(node_of(pod)) and name in references(pod, plural):
                 return True
         return False
+
+    async def _is_of_volume(self, nodes: Nodes, asked: Asked) -> bool:
+        """Whether a claimed volume names the secret for its nodes."""
+        quoted, wanted = orjson.dumps(asked.name), (asked.namespace, asked.name)
+        for number, entry in enumerate(self._cache.of(PERSISTENTVOLUMES).select(PERSISTENTVOLUMES.collection_prefix())):
+            if number % _SCAN_SLICE == _SCAN_SLICE - 1:
+                await asyncio.sleep(0)
+            if quoted in entry.value and wanted in _volume_secrets((volume := entry.decode())["spec"]):
+                if await self._is_claimed(nodes, volume):
+                    return True
+        return False
+
+    async def _is_claimed(self, nodes: Nodes, volume: Json) -> bool:
+        claim = (volume.get("spec") or {}).get("claimRef") or {}
+        named = _CLAIMS, claim.get("namespace") or "", claim.get("name") or ""
+        return bool(claim) and await self._is_named(nodes, *named)
 
 
 def node_of(obj: Json) -> str:
@@ -161,6 +179,21 @@ def _volume_claims(pod: str, spec: Json) -> Iterator[str]:
             yield volume["persistentVolumeClaim"].get("claimName") or ""
         elif volume.get("ephemeral"):
             yield f"{pod}-{volume['name']}"
+
+
+def _volume_secrets(spec: Json) -> Iterator[tuple[str, str]]:
+    """The secrets that a PersistentVolume names for kubelets, by namespace and name; not those for controllers."""
+    of_claim = (spec.get("claimRef") or {}).get("namespace") or ""
+    if azure := spec.get("azureFile"):
+        yield azure.get("secretNamespace") or of_claim, azure.get("secretName") or ""
+    for source in _SECRET_SOURCES:
+        if ref := (spec.get(source) or {}).get("secretRef"):
+            # Their volumes may be from before references had a namespace.
+            fallback = "" if source in ("cinder", "storageos") else of_claim
+            yield ref.get("namespace") or fallback, ref.get("name") or ""
+    for ref in ((spec.get("csi") or {}).get(f"node{step}SecretRef") for step in ("Publish", "Stage", "Expand")):
+        if ref:
+            yield ref.get("namespace") or "", ref.get("name") or ""
 
 
 def _resource_claims(spec: Json, status: Json) -> Iterator[str]:

@@ -110,6 +110,28 @@ async def test_a_node_touches_only_the_storage_and_devices_of_its_pods(core: Cor
     assert (status, answer["message"].endswith(STRANGER)) == (403, True)
 
 
+async def test_a_node_reads_the_secrets_that_volumes_of_its_pods_name_for_nodes(core: Core) -> None:
+    await furnish_storage(core)
+    secrets = f"{CORE}/namespaces/default/secrets"
+    names = ("stage", "control", "target", "far")
+    ref: dict[str, Json] = {name: {"namespace": "default", "name": name} for name in names}
+    csi = {"driver": "d.example.com", "volumeHandle": "h"}
+    iscsi = {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.a.b:c", "lun": 0, "secretRef": ref["target"]}
+    sources: dict[str, tuple[str, Json]] = {
+        "x": ("n1", {"csi": {**csi, "nodeStageSecretRef": ref["stage"], "controllerPublishSecretRef": ref["control"]}}),
+        "y": ("n1", {"iscsi": iscsi}),
+        "z": ("n2", {"csi": {**csi, "nodePublishSecretRef": ref["far"]}}),
+    }  # fmt: skip
+    for name in ref:
+        await core.done("POST", secrets, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
+    for name, (node_name, source) in sources.items():
+        spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, **source}
+        spec["claimRef"] = {"namespace": "default", "name": f"c-{node_name}"}
+        await core.done("POST", f"{CORE}/persistentvolumes", made("v1", "PersistentVolume", name, **spec))
+    codes = {name: (await core.ask("GET", f"{secrets}/{name}", user=N1))[0] for name in ref}
+    assert codes == {"stage": 200, "control": 403, "target": 200, "far": 403}
+
+
 async def test_a_node_asks_for_no_certificate_of_another_node(core: Core) -> None:
     await core.done("POST", f"{CORE}/nodes", node("n1"))
     for name, code in (("n1", 201), ("n2", 403)):
