@@ -45,8 +45,8 @@ CATCH_UP_TURNS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PlaneConfig:
-    """The configuration of the components. `ties`: seeds the scheduler's tie-breaking; None: from its Rng.
-    `components`: which ones to run. `more_schedulers`: additional ones, by name."""
+    """The configuration of the components. `ties`: seeds the scheduler's tie-breaking, which then shares no generator
+    with its informers; None: from its Rng. `components`: which ones to run. `more_schedulers`: additional, by name."""
 
     scheduler: SchedulerConfig
     controllers: ControllerConfig
@@ -158,18 +158,16 @@ class Plane:
         if first:
             self._running.push_async_callback(self.stop_components)
         self._config = config
-        rng = self._child()
-        ties = rng if config.ties is None else random.Random(config.ties)
+        ties = None if config.ties is None else random.Random(config.ties)
         made: dict[str, Component] = {
-            "scheduler": self._scheduler("scheduler", ties, config.scheduler, rng),
+            "scheduler": self._scheduler("scheduler", config.scheduler, self._child(), ties),
             "controllers": self._controllers(self._child(), config.controllers),
             "kubelet": self._kubelet(self._child(), config.kubelet),
         }
         self.components = {name: made[name] for name in COMPONENTS if name in config.components}
         for name, scheduler in config.more_schedulers.items():
             name = f"scheduler {name}"
-            rng = self._child()
-            self.components[name] = self._scheduler(name, rng, scheduler, rng)
+            self.components[name] = self._scheduler(name, scheduler, self._child())
         if first:
             # Those of the informers, which are never replaced.
             self._generators_before = len(self.generators)
@@ -179,10 +177,9 @@ class Plane:
         if schedulers:
             self.core.ask_scheduler = partial(_ask, schedulers)
 
-    def _scheduler(self, name: str, ties: Rng, config: SchedulerConfig, rng: Rng) -> Scheduler:
-        """`rng`: for its informers. A plugin with one more must not change how given `ties` are broken."""
-        transport = self.transport(USERS[tokens.SCHEDULER])
-        return Scheduler(transport, self._clock, ties, config, self.outside(), self._factory(name, transport, rng))
+    def _scheduler(self, name: str, config: SchedulerConfig, rng: Rng, ties: Rng | None = None) -> Scheduler:
+        transport, outside = self.transport(USERS[tokens.SCHEDULER]), self.outside()
+        return Scheduler(transport, self._clock, ties or rng, config, outside, self._factory(name, transport, rng))
 
     def _controllers(self, rng: Rng, config: ControllerConfig) -> ControllerManager:
         transport = self.transport(USERS[tokens.CONTROLLERS])

@@ -416,8 +416,22 @@ SCHEDULER: dict[str, str] = {
     "devices": "without the filter of DynamicResources, devices are found at Reserve, where upstream fails",
     "images": "when a node's images change, the share of nodes that have an image is new for all nodes; upstream keeps "
     "the old share on the others until they change",
+    "counters": "counters of pools of devices with equal names and different drivers are separate",
+    "search for devices": "it ends after it has examined 500,000 devices, not after filterTimeout",
+    "no special claim": "a pod with claims whose extended resources the node provides itself is bound; upstream makes "
+    "an empty special claim for it, and fails in PreBind again and again",
 }
 """What the twins of schedulers do not draw, since it differs on purpose."""
+
+_SHORTER_BACKOFF = "ours tries the less important pod less often for nothing: its backoff is shorter, and it goes first"
+SCHEDULER_SCRIPTS = {
+    "preemption 50080": _SHORTER_BACKOFF,
+    "preemption 70010": _SHORTER_BACKOFF,
+    "lives that preempt 70009": "an attempt for nothing gives up a nomination that ours keeps until the pod is tried",
+    "points 70060": "a VolumeBinding that is disabled at Reserve alone fails for every pod upstream",
+    "lives that preempt 107": "one victim is gone before the others are asked to go: ours is tried once more",
+}
+"""Drawn scripts (theme and seed) on which the schedulers differ, and why that stays."""
 
 ADMISSION: dict[str, str] = {
     "ServiceAccount": "off unless `--enable-admission-plugins=ServiceAccount` says so: pods grow by 60 % (ADR 0045)",

@@ -331,17 +331,6 @@ class Comparison:
         return {field: value for field, value in pod.items() if field not in hidden}
 
 
-_BACKOFF = "ours tries the less important pod less often for nothing, so its backoff is shorter, and it goes first"
-KNOWN = {
-    "preemption 50080": _BACKOFF,
-    "preemption 70010": _BACKOFF,
-    "lives that preempt 70009": "an attempt for nothing gives up a nomination that ours keeps until the pod is tried",
-    "points 70060": "a VolumeBinding that is disabled at Reserve alone fails for every pod upstream",
-    "lives that preempt 107": "one victim is gone before the others are asked to go: ours is tried once more",
-}
-"""Scripts whose difference is understood, and why it stays."""
-
-
 def differences(script: Json, theirs: list[Json], ours: list[Json]) -> list[tuple[int, str]]:
     """(step, what differs)"""
     return Comparison(script, theirs, ours).found

@@ -67,7 +67,8 @@ async def bound(client: RestClient, name: str) -> str:
 def test_the_only_profile_gets_the_name_and_others_must_have_it(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text(PACKING)
-    assert [p.scheduler_name for p in read_scheduler(ChosenScheduler(file), name="mine").profiles] == ["mine"]
+    for chosen in (ChosenScheduler(file), ChosenScheduler()):
+        assert [p.scheduler_name for p in read_scheduler(chosen, name="mine").profiles] == ["mine"]
     file.write_text(HEAD + "profiles: [{schedulerName: other}]")
     with pytest.raises(ConfigError, match="no profile has the schedulerName mine"):
         read_scheduler(ChosenScheduler(file), name="mine")

@@ -20,15 +20,14 @@ from minikube_py.sim.replaced import frozen
 from minikube_py.ui.recording import Recording
 
 ERRORS = 'scheduler_schedule_attempts_total{result="error"'
-IN_ORDER = replace(LOOP, shuffle=False)
 QUIET_S = 60.0
 """Longer than the scheduler's maximum backoff and a victim's grace period."""
 
 
 def run_whole(workload: Workload, config: SchedulerConfig, seed: int, recording: Recording | None = None) -> Ended:
     """Raises: SimFailure, LoadError, ConfigError."""
-    given = VirtualConfig(nodes=workload.shapes, scheduler=config, heartbeats="elided", ties=seed, loop=IN_ORDER)
-    cluster = VirtualCluster(f"compare {seed}", config=given)
+    given = VirtualConfig(nodes=workload.shapes, scheduler=config, heartbeats="elided", ties=seed)
+    cluster = VirtualCluster(f"compare {seed}", config=replace(given, loop=replace(LOOP, shuffle=False)))
     if recording is not None:
         cluster.on_change(recording.take)
     try:

@@ -31,18 +31,19 @@ def read_scheduler(
     gates: FeatureGates = NO_GATES,
 ) -> SchedulerConfig:
     """The defaults without a file. `matcher`: a name, or the location of a custom class. `name`: of an additional
-    scheduler, given to the file's only profile if that has none; `needed`: a profile that the run requires.
+    scheduler, given to the only profile if that has none; `needed`: a profile that the run requires.
 
     Raises: ConfigError, with upstream's message; BadCode, InvalidRequest of the matcher."""
     matcher = admit(matcher)
     file, own, known = chosen.file, own_plugins(chosen.plugins), own_plugins(chosen.known)
     if file is None:
         config = with_own(SchedulerConfig(gates=gates), own)
-        return replace(checked(config, own) if own else config, matcher=matcher)
-    try:
-        config = checked(with_own(load(_read(file), gates), own, known), own)
-    except ConfigError as error:
-        raise ConfigError(f"{file}: {error}") from None
+        config = checked(config, own) if own else config
+    else:
+        try:
+            config = checked(with_own(load(_read(file), gates), own, known), own)
+        except ConfigError as error:
+            raise ConfigError(f"{file}: {error}") from None
     profiles = config.profiles
     if name and len(profiles) == 1 and profiles[0].scheduler_name == DEFAULT_SCHEDULER_NAME:
         profiles = (replace(profiles[0], scheduler_name=name),)
