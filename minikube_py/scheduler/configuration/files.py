@@ -34,7 +34,6 @@ def read_scheduler(
     scheduler, given to the only profile if that has none; `needed`: a profile that the run requires.
 
     Raises: ConfigError, with upstream's message; BadCode, InvalidRequest of the matcher."""
-    matcher = admit(matcher)
     file, own, known = chosen.file, own_plugins(chosen.plugins), own_plugins(chosen.known)
     if file is None:
         config = with_own(SchedulerConfig(gates=gates), own)
@@ -50,7 +49,7 @@ def read_scheduler(
     for wanted in filter(None, (name, needed)):
         if wanted not in {profile.scheduler_name for profile in profiles}:
             raise ConfigError(f"{file}: no profile has the schedulerName {wanted}")
-    return replace(config, profiles=profiles, matcher=matcher)
+    return replace(config, profiles=profiles, matcher=admit(matcher))
 
 
 def own_plugins(plugins: Iterable[str]) -> dict[str, OwnPlugin]:
