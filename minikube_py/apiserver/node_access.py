@@ -141,9 +141,11 @@ class NodeAccess:
         for number, entry in enumerate(self._cache.of(PERSISTENTVOLUMES).select(PERSISTENTVOLUMES.collection_prefix())):
             if number % _SCAN_SLICE == _SCAN_SLICE - 1:
                 await asyncio.sleep(0)
-            if quoted in entry.value and wanted in _volume_secrets((volume := entry.decode())["spec"]):
-                if await self._is_claimed(nodes, volume):
-                    return True
+            if quoted not in entry.value:
+                continue
+            volume = entry.decode()
+            if wanted in _volume_secrets(volume.get("spec") or {}) and await self._is_claimed(nodes, volume):
+                return True
         return False
 
     async def _is_claimed(self, nodes: Nodes, volume: Json) -> bool:
