@@ -83,3 +83,18 @@ def test_steps_are_the_changes_of_each_node_in_order() -> None:
     later = {tuple(point) for point in news.tolist()}
     first = [point for point in olds.tolist() if tuple(point) not in later]
     assert len(world.batches) == 4 and len(olds) == 256 and len(first) <= 3
+
+
+@pytest.mark.parametrize("name", ["emptiness", "constraints", "watched", "watched-synthetic", "range-filter"])
+def test_what_only_a_synthetic_cluster_has_is_varied_there_alone(name: str) -> None:
+    """Two cells that differ in it would be the same cluster."""
+    for mode in ("quick", "full"):
+        design = find(str(ROOT / f"docs/studies/{name}.toml") if name != "emptiness" else name).load(mode)
+        for block in design.blocks:
+            cells = design.cells(block)
+            varied = {
+                factor for factor in ("utilisation", "correlation", "d") if len({c.get(factor) for c in cells}) > 1
+            }
+            assert (
+                not varied or {cell["list"] for cell in cells} == {"synthetic"} or (name, block) == ("watched", "grid")
+            )
