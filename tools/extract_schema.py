@@ -72,7 +72,8 @@ class Package:
     group: str = ""
     structs: dict[str, list[GoField]] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
-    enums: dict[str, list[str]] = field(default_factory=dict)
+    enums: dict[str, list[str | tuple[str, str]]] = field(default_factory=dict)
+    """Values by type: texts, or the package and name of a constant."""
     constants: dict[str, str] = field(default_factory=dict)
     custom: set[str] = field(default_factory=set)
     struct_markers: dict[str, list[str]] = field(default_factory=dict)
@@ -86,6 +87,7 @@ _TYPE = re.compile(r"^type (\w+)\s+(=\s*)?(.+)$")
 _FIELD = re.compile(r"^\t(?:(\w+(?:, \w+)*)\s+)?([\w.\[\]*]+(?:\{\})?)\s*(?:`([^`]*)`)?\s*(?://.*)?$")
 _TAG = re.compile(r'(\w+):"((?:[^"\\]|\\.)*)"')
 _CONST = re.compile(r'^\t?(?:const )?\s*(\w+)\s+(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_CONVERTED = re.compile(r'^\t[A-Z]\w*\s+=\s*([A-Z]\w*)\((?:"((?:[^"\\]|\\.)*)"|(\w+)\.(\w+))\)')
 _IMPORT = re.compile(r'^\t?(?:import )?(?:(\w+) )?"([\w./-]+)"$')
 _MARSHALER = re.compile(r"^func \(\w+ \*?(\w+)\) UnmarshalJSON\(")
 _REGISTERED = re.compile(r"^\t\t&(?:\w+\.)?(\w+)\{\},")
@@ -146,17 +148,22 @@ def read_go(package: Package) -> None:
             match = _TYPE.match(line)
             if match is not None:
                 at = read_type(package, match, lines, at, imports, markers)
-            read_other(package, line)
+            read_other(package, line, imports)
             # A blank line ends a comment block, but markers may be in a separate block above the type's.
             if line.strip():
                 markers = []
 
 
-def read_other(package: Package, line: str) -> None:
+def read_other(package: Package, line: str, imports: dict[str, str]) -> None:
     constant = _CONST.match(line)
     if constant is not None:
         package.constants[constant[1]] = json.loads(f'"{constant[3]}"')
         package.enums.setdefault(constant[2], []).append(json.loads(f'"{constant[3]}"'))
+    converted = _CONVERTED.match(line)
+    if converted is not None:
+        of, text, alias, other = converted.groups()
+        value = (imports[alias], other) if text is None else json.loads(f'"{text}"')
+        package.enums.setdefault(of, []).append(value)
     marshaler = _MARSHALER.match(line)
     if marshaler is not None:
         package.custom.add(marshaler[1])
@@ -319,9 +326,11 @@ def extra_of(package: Package, tag: dict[str, str], markers: list[str]) -> dict[
     return extra
 
 
-def constant_values(package: Package, name: str) -> list[str]:
-    is_enum = "enum" in package.struct_markers.get(name, [])
-    return sorted(set(package.enums.get(name, []))) if is_enum else []
+def constant_values(package: Package, name: str, known: dict[str, Package]) -> list[str]:
+    if "enum" not in package.struct_markers.get(name, []):
+        return []
+    values = package.enums.get(name, [])
+    return sorted({each if isinstance(each, str) else known[each[0]].constants[each[1]] for each in values})
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -363,7 +372,8 @@ def build(modules: Path) -> dict[str, Any]:
         "messages": {},
     }
     outside = set(OUTSIDE.values())
-    for package in packages(modules):
+    known = {package.name: package for package in packages(modules)}
+    for package in known.values():
         table["custom"] += [f"{package.name}.{name}" for name in sorted(package.custom)]
         if package.name in outside:
             table["named"] |= {f"{package.name}.{n}": [t, []] for n, t in package.named.items()}
@@ -376,7 +386,7 @@ def build(modules: Path) -> dict[str, Any]:
         atomic = (name for name in package.structs if "structType=atomic" in package.struct_markers.get(name, ()))
         table["atomic"] += sorted(f"{package.name}.{name}" for name in atomic)
         for name, base in sorted(package.named.items()):
-            table["named"][f"{package.name}.{name}"] = [base, constant_values(package, name)]
+            table["named"][f"{package.name}.{name}"] = [base, constant_values(package, name, known)]
         table["messages"] |= join(package)
     keep_reachable(table)
     return table

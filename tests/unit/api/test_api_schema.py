@@ -96,3 +96,8 @@ def test_the_table_loads_late() -> None:
     schema = Schema()
     assert "_table" not in vars(schema)
     assert schema.kind("", "v1", "Pod") is not None and "_table" in vars(schema)
+
+
+def test_values_of_constants_that_are_conversions_belong_to_their_type() -> None:
+    assert SCHEMA.enum("discovery/v1.AddressType") == ("FQDN", "IPv4", "IPv6")
+    assert SCHEMA.enum("networking/v1.PathType") == ("Exact", "ImplementationSpecific", "Prefix")
