@@ -126,11 +126,13 @@ def _names(first: str, second: str, with_plugin: bool) -> tuple[str, str]:
 
 
 def _told(comparison: Comparison) -> str:
+    from minikube_py.lab.compare.compare import places_less
+
     options = comparison.options
     first, second = options.first[0], options.second[0]
-    rows = []
+    rows, named = [], {"first": first, "second": second, **places_less((first, second))}
     for measure, each in comparison.measures.items():
-        better = {"first": first, "second": second}.get(each.better(measure.better), each.better(measure.better))
+        better = named.get(each.better(measure.better), each.better(measure.better))
         chance = "-" if each.p_corrected is None else f"{each.p_corrected:.3f}"
         means = (_interval(mean) for mean in (each.mean_first, each.mean_second, each.difference))
         rows.append([f"{measure.name}, {measure.unit}", *means, chance, better])
@@ -168,8 +170,8 @@ def _notes(comparison: Comparison) -> list[str]:
             f"attempts that ended in an error, as where a plugin raises: {_of_each(comparison, comparison.errors)}; "
             "their pods count as unschedulable, unless a later attempt placed them"
         )
-    if any(each.better(measure.better) == PLACES_LESS for measure, each in comparison.measures.items()):
-        notes.append(f"{PLACES_LESS}: fewer pods, CPU, memory or GPUs than the other, which may be all that is better")
+    if any(each.better(measure.better) in PLACES_LESS for measure, each in comparison.measures.items()):
+        notes.append("places less: fewer pods, CPU, memory or GPUs than the other, which may be all that is better")
     rows = sum(each.can_differ for each in comparison.measures.values()) or 1
     if p_min(options.seeds) * rows > ALPHA:
         least = next(count for count in range(2, 100) if p_min(count) * rows <= ALPHA)

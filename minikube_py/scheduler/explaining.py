@@ -261,8 +261,8 @@ def decision_json(number: int, explanation: Explanation) -> Json:
 
 
 @contextmanager
-def _supposed(scheduler: Scheduler, claims: Sequence[Json]) -> Iterator[None]:
-    """As if controllers had made these claims of a pod from its templates already. No awaiting inside."""
+def _supposed(scheduler: Scheduler, pod: PodInfo, claims: Sequence[Json]) -> Iterator[None]:
+    """As if the pod was in its group, and controllers had made these claims from its templates. No awaiting inside."""
     places: list[tuple[dict[str, Any], Any]] = []
     for obj in claims:
         if obj["kind"] == "ResourceClaim":
@@ -271,9 +271,15 @@ def _supposed(scheduler: Scheduler, claims: Sequence[Json]) -> Iterator[None]:
             places.append((Storage.of(scheduler).claims.supposed, VolumeClaim(obj)))
     for supposed, view in places:
         supposed[view.key] = view
+    group = scheduler.groups.get(pod.group)
+    joins = bool(pod.group) and (group is None or pod.uid not in group.pods)
+    if joins:
+        scheduler.groups.put(pod)
     try:
         yield
     finally:
+        if joins:
+            scheduler.groups.remove(pod)
         for supposed, view in places:
             supposed.pop(view.key, None)
 
@@ -295,9 +301,10 @@ def answer(
     limit = int(params.get("limit") or 0)
     needed = run.profile.kinds_needed(pod)
     if not scheduler.kinds.known(needed):
-        plurals = ", ".join(sorted({kind.resource.plural for kind in needed}))
-        raise service_unavailable(f"the scheduler has not read {plurals} yet: {ASK_AGAIN}")
-    with _undisturbed(scheduler, run, pod), _supposed(scheduler, claims):
+        informers = {kind.resource.plural: scheduler.kinds.of(kind) for kind in needed}
+        unread = [f"{plural} ({why})" if (why := informers[plural].problem) else plural for plural in sorted(informers)]
+        raise service_unavailable(f"the scheduler has not read {', '.join(unread)} yet: {ASK_AGAIN}")
+    with _undisturbed(scheduler, run, pod), _supposed(scheduler, pod, claims):
         held = run.profile.run_pre_enqueue(pod) if question == "what-if" else SUCCESS
         try:
             document = judged(run, _unplaced(pod), limit, pod.node_name)
@@ -305,8 +312,9 @@ def answer(
             nothing = {"best": [], "tied": 0, "runnerUp": "", "fits": 0, "of": scheduler.columns.count, "nodes": []}
             document = {"pod": pod.key, **nothing, "message": str(error), "changes": [], "preemption": None}
     if scheduler.extenders:
-        # Extenders may count a query as granted.
-        document["extendersNotAsked"] = [each.url_prefix for each in scheduler.extenders.configs]
+        # Extenders may count a query as granted. Which of them a pod concerns, its object says.
+        concerned = scheduler.extenders.of(pod) if pod.body else scheduler.extenders.configs
+        document["extendersNotAsked"] = [each.url_prefix for each in concerned]
     if question == "what-if":
         told = {} if held.is_success else {"heldBack": {"plugin": held.plugin, "reason": held.message}}
         return {**document, **told}

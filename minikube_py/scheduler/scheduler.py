@@ -121,7 +121,9 @@ class Scheduler:
         self._lent = PluginInformers(informers, clock)
         self.kinds = LentKinds(informers, clock, self._kind_changed, self._after_kinds)
         live, there = self.extenders.with_bodies(project_live, project_node)
-        self._pods = informers.make(PODS, live if self._group_cycle is None else in_groups(live))
+        asked, _ = self.extenders.with_bodies(project_pod, project_node)
+        live, self._asked = (live, asked) if self._group_cycle is None else (in_groups(live), in_groups(asked))
+        self._pods = informers.make(PODS, live)
         self._nodes = informers.make(NODES, there)
         self.matcher = self._make_matcher()
         # All above is a plugin's, from its constructor on.
@@ -566,7 +568,7 @@ class Scheduler:
     def ask(self, question: str, subject: Any, params: Mapping[str, str]) -> dict[str, Any] | None:
         """User queries: "explain" a pod by its key, or "what-if" for a pod object, which may have `supposedClaims`
         beside it. None if the pod is not this scheduler's. Raises: as `answer`."""
-        pod = project_pod(subject) if question == "what-if" else self._pods.store.get(subject)
+        pod = self._asked(subject) if question == "what-if" else self._pods.store.get(subject)
         run = self.profiles.get(pod.scheduler_name) if pod is not None else None
         claims = subject.get("supposedClaims") or () if question == "what-if" else ()
         return None if run is None or pod is None else answer(self, run, pod, question, params, claims)

@@ -13,7 +13,7 @@ import orjson
 from minikube_py.lab import plots
 from minikube_py.lab.compare.alone import require_alone, run_alone
 from minikube_py.lab.compare.figures import MEASURES, Ended, Measure, figures, placed_load
-from minikube_py.lab.compare.statistics import NOT_THE_SAME, PLACES_LESS, Compared, compared, corrected
+from minikube_py.lab.compare.statistics import NOT_THE_SAME, PLACES_LESS, SIDES, Compared, compared, corrected
 from minikube_py.lab.compare.whole import run_whole
 from minikube_py.lab.compare.workload import Workload, drawn
 from minikube_py.lab.trace import OPENB, TraceNode, trace_named
@@ -25,7 +25,6 @@ from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 from minikube_py.ui.recording import Recording
 
 COLUMNS: Final = 4
-SIDES: Final = ("first", "second")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +180,11 @@ def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
     }
 
 
+def places_less(names: Sequence[str]) -> dict[str, str]:
+    """With the scheduler's name, by what `Compared.better` says."""
+    return {said: f"{name} places less" for said, name in zip(PLACES_LESS, names)}
+
+
 LEGEND = "grey: one seed each, on the same nodes; points: means over the seeds; bars: 95 % of bootstrap means"
 
 
@@ -192,7 +196,7 @@ def draw(comparison: Comparison, path: Path) -> Path:
     panels = list(axes.flat)
     names = [comparison.options.first[0], comparison.options.second[0]]
     verdicts = {"first": f"{names[0]} is better", "second": f"{names[1]} is better", "equal": "the same in every seed"}
-    verdicts |= {NOT_THE_SAME: NOT_THE_SAME, PLACES_LESS: PLACES_LESS}
+    verdicts |= {NOT_THE_SAME: NOT_THE_SAME, **places_less(names)}
     for panel, (measure, each) in zip(panels, comparison.measures.items()):
         for pair in zip(each.first, each.second, strict=True):
             panel.plot((0, 1), pair, color=plots.GREY, alpha=0.45, linewidth=0.9)

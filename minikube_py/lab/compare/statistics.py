@@ -17,8 +17,9 @@ CONFIDENCE: Final = 0.95
 EXACT_MAX: Final = 14
 """Up to this many pairs all sign combinations are tried, above it a sample."""
 ALPHA: Final = 0.05
+SIDES: Final = ("first", "second")
 NOT_THE_SAME: Final = "not the same pods"
-PLACES_LESS: Final = "places less"
+PLACES_LESS: Final = ("first places less", "second places less")
 
 
 class Compared(NamedTuple):
@@ -47,8 +48,8 @@ class Compared(NamedTuple):
 
     def better(self, sign: int) -> str:
         """The better one: "first", "second", "equal" if no seed differs, "undecided", "not the same pods" where the
-        two left out different ones, since a scheduler that leaves slow pods pending is not faster, or "places less"
-        where that may be why it would be the better one."""
+        two left out different ones, since a scheduler that leaves slow pods pending is not faster, or one of
+        PLACES_LESS where that may be why it would be the better one."""
         if not self.same_pods:
             return NOT_THE_SAME
         if not self.can_differ:
@@ -56,7 +57,7 @@ class Compared(NamedTuple):
         if self.p_corrected is None or self.p_corrected > ALPHA:
             return "undecided"
         second = self.difference.value * sign > 0
-        return PLACES_LESS if self.less[second] else ("first", "second")[second]
+        return (PLACES_LESS if self.less[second] else SIDES)[second]
 
 
 def compared(first: Sequence[float], second: Sequence[float]) -> Compared:

@@ -229,7 +229,7 @@ def test_who_places_less_is_not_better_for_it() -> None:
         return _Run({**figures, "nodes used": used, "packing": 100 - used}, frozenset(), load)
 
     whole, idle, tight = run(9, 5, 50, 50, 2), run(1, 5, 50, 50, 1), run(3, 5, 50, 50, 2)
-    for pair, wanted in (((whole, idle), PLACES_LESS), ((idle, whole), PLACES_LESS), ((whole, tight), "second")):
+    for pair, wanted in (((whole, idle), PLACES_LESS[1]), ((idle, whole), PLACES_LESS[0]), ((whole, tight), "second")):
         found = {measure.name: each.better(measure.better) for measure, each in _measures([pair] * 8).items()}
         assert found["nodes used"] == wanted and found["packing"] in ("first", "second")
 
@@ -260,7 +260,8 @@ def test_what_a_plugin_keeps_from_being_judged_is_said(
         told = f"attempts that ended in an error, as where a plugin raises: 0 of default (A) and {errors['second']} of "
         assert told in printed
     else:
-        assert document["measures"]["nodes used"]["better_is"] == PLACES_LESS and f"\n{PLACES_LESS}: " in printed
+        assert document["measures"]["nodes used"]["better_is"] == PLACES_LESS[1] and "\nplaces less: " in printed
+        assert "  default + plugin places less\n" in printed
         assert document["missing"]["latency p99"] == {"first": 0, "second": 9}
         told = "no row for latency p99: runs without such a figure: 0 of default (A) and 9 of default + plugin\n"
         assert told in printed and document["errors"] == {"first": 0, "second": 0}

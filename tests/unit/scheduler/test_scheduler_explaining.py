@@ -394,3 +394,23 @@ async def test_recorded_scores_add_up_to_the_total(
         assert found is not None and found.score == sum(given * weight for _, given, weight in found.scores)
         assert ("Own", score if kind is Idle or found.node == "a" else 30, 1) in found.scores
     await scheduler.stop()
+
+
+async def test_extenders_that_a_pod_does_not_concern_are_not_told() -> None:
+    managing = {"urlPrefix": "http://a", "filterVerb": "f", "managedResources": [{"name": "example.com/port"}]}
+    api = FakeApi()
+    api.node("a")
+    config = parse({"apiVersion": API_VERSION, "kind": KIND, "extenders": [managing]})
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), config, Passing())
+    await scheduler.start()
+    assert what_if(scheduler, "plain", cpu="1")["extendersNotAsked"] == []
+    port = [{"name": "c", "image": "i", "resources": {"requests": {"example.com/port": "1"}}}]
+    with pytest.raises(StatusError, match="not read deviceclasses, resourceclaims, resourceslices yet: ask again"):
+        what_if(scheduler, "p", containers=port)
+    (classes,) = (each for each in scheduler.kinds.all() if each.resource.plural == "deviceclasses")
+    classes.problem = "forbidden"
+    with pytest.raises(StatusError, match=r"not read deviceclasses \(forbidden\), resourceclaims, .*: ask again"):
+        what_if(scheduler, "p", containers=port)
+    await settle()
+    assert what_if(scheduler, "p", containers=port)["extendersNotAsked"] == ["http://a"]
+    await scheduler.stop()

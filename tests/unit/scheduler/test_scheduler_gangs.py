@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from gang_world import GROUPS, World, group, pod
+from gang_world import GROUPS, PODS, World, group, pod
 
 Make = Callable[..., World]
 
@@ -132,3 +133,26 @@ def test_a_group_stays_while_a_pod_names_it(make: Make) -> None:
     world.delete("a")
     world.cluster.advance(10)
     assert world.cluster.request("GET", f"{GROUPS}/g").status == 404
+
+
+def test_what_if_knows_the_pods_group(make: Make) -> None:
+    world = make(4)
+    world.make(group("g", 2))
+
+    def asked(name: str) -> tuple[int, str]:
+        body = json.dumps(pod("x", name)).encode()
+        admitted = world.cluster.request("POST", PODS, body, {"dryRun": "All"}).body
+        answer = world.cluster.request("POST", "/minikube-py/v1/what-if", admitted)
+        return answer.status, str(json.loads(answer.body).get("heldBack"))
+
+    assert asked("g")[0] == 503
+    world.cluster.advance(5)
+    for _ in range(2):
+        assert "waiting for minCount pods from a gang to appear" in asked("g")[1]
+    world.make(pod("a", "g"))
+    world.cluster.advance(5)
+    assert asked("g") == (200, "None")
+    assert 'pod group "none" to appear' in asked("none")[1]
+    world.make(pod("b", "g"))
+    world.cluster.advance(5)
+    assert world.bound() == {"a", "b"}
