@@ -14,7 +14,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any, Final
 
-from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
+from minikube_py.api.errors import StatusError, expired, internal, method_not_allowed, timeout
 from minikube_py.api.kind import PARTS, Kind
 from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
@@ -226,7 +226,7 @@ class ApiServer:
         _, newest = await self.storage.get(_PREFIX)
         kvs, indexes, revision = await self._read_since(max(newest - replayed, 1))
         # Only now, atomically with the load: a watch opened during the read would miss events.
-        self.watching.finish_all()
+        self.watching.finish_all(None if replayed else expired(f"too old resource version: ({revision})"))
         self.declared.load(indexes)
         self.cache.load(kvs, revision)
         self.custom.follow()

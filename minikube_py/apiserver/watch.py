@@ -358,10 +358,12 @@ class Broadcaster:
     def bookmark_all(self, revision: int) -> None:
         self._take(revision)
 
-    def finish_all(self) -> None:
+    def finish_all(self, last: Batch | None = None) -> None:
         for group in list(self._groups.values()):
             self.catch_up(group)
             for stream in list(group.streams):
+                if last is not None:
+                    stream.push(last)
                 stream.finish()
 
     def replay(self, group: Group, revision: int) -> Iterator[Batch]:

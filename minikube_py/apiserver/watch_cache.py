@@ -417,6 +417,9 @@ class WatchCache:
 
     def __init__(self, resources: Iterable[Kind], limits: Limits) -> None:
         self.revision = 0
+        self.lost_revision = 0
+        """The newest one before the store went back, as after a restore: later ones than `revision` up to this mean
+        nothing now."""
         stored = [resource for resource in resources if resource.stored]
         self.reading = Reading(self._standing)
         self.caches: dict[Kind, ResourceCache] = {
@@ -538,6 +541,8 @@ class WatchCache:
                 sorted_out.setdefault(cache, []).append(kv)
         for cache, kept in sorted_out.items():
             cache.load(kept, revision)
+        if revision < self.revision:
+            self.lost_revision = max(self.lost_revision, self.revision)
         self.revision = 0
         self.advance(revision)
 

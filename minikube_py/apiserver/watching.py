@@ -84,11 +84,14 @@ class Watching:
             if broadcaster.streams:
                 broadcaster.bookmark_all(broadcaster.cache.revision)
 
-    def finish_all(self) -> None:
-        """Ends every stream after its queued events; watchers reconnect."""
+    def finish_all(self, error: StatusError | None = None) -> None:
+        """Ends every stream after its queued events, and `error`; watchers reconnect."""
+        last = None if error is None else Batch([error_event(error)])
         for broadcaster in self.broadcasters.values():
-            broadcaster.finish_all()
+            broadcaster.finish_all(last)
         for feed in list(self._store_streams):
+            if last is not None:
+                feed.stream.push(last)
             feed.stream.finish()
 
     async def open(self, route: Route, options: ListOptions, form: Form) -> Response:
@@ -111,6 +114,9 @@ class Watching:
         return Response(200, stream=stream)
 
     async def _stream(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
+        if self._cache.revision < options.revision <= self._cache.lost_revision:
+            error = expired(f"resource version {options.revision} was lost: the store was restored from a snapshot")
+            return single_event_stream(self._limits, Encoder(selection.resource, form, self._clock), error_event(error))
         if selection.needs_store():
             return await self._from_store(selection, options, form)
         initial_events = options.send_initial_events

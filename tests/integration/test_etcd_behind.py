@@ -299,6 +299,10 @@ async def test_an_etcd_that_was_put_back_is_read_again(tmp_path: Path) -> None:
             await core.done("POST", "/api/v1/nodes", node("n"))
             stream = await core.watch(FREE)
             assert await stream.named(1) == [("ADDED", "n")]
+            for number in range(30):
+                lost = (await core.done("POST", "/api/v1/nodes", node(f"lost-{number}")))["metadata"]["resourceVersion"]
+            await core.in_step()
+            plain = await core.watch(f"/api/v1/nodes?resourceVersion={lost}")
             etcd.end(signal.SIGKILL)
             shutil.rmtree(tmp_path / "etcd")
             etcd.start("--initial-cluster-token", "another")
@@ -307,6 +311,15 @@ async def test_an_etcd_that_was_put_back_is_read_again(tmp_path: Path) -> None:
             assert names(await core.done("GET", "/api/v1/nodes")) == []
             last = [obj for kind, obj in await stream.rest() if kind == "ERROR"]
             assert not last or last[0]["code"] == 410
+            # Whoever watches lists again, now or when it comes back: what it knows never happened.
+            for each in (
+                plain,
+                await core.watch(f"/api/v1/nodes?resourceVersion={lost}"),
+                await core.watch(f"{FREE}&resourceVersion={lost}"),
+            ):
+                assert [(kind, obj.get("code")) for kind, obj in await each.rest()] == [("ERROR", 410)]
+            ahead = await core.watch(f"/api/v1/nodes?resourceVersion={int(lost) + 10}")
+            ahead.close()
             await core.done("POST", "/api/v1/nodes", node("later"))
             assert names(await core.done("GET", FREE)) == ["later"]
     finally:
