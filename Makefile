@@ -140,6 +140,10 @@ judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme on upstream's s
 test-cmd: $(BIN)/.installed-dev  ## ON=ours|upstream Kubernetes' own test-cmd with the real kubectl, function by function (needs Go)
 	@$(BIN)/python tests/conformance/judge_test_cmd.py --on $(ON) --write
 
+.PHONY: judge-helm
+judge-helm: $(BIN)/.installed-dev  ## helm and kustomize on upstream's control plane and on ours, output by output (needs Go; helm is built at first)
+	@$(BIN)/python tests/conformance/judge_helm.py
+
 .PHONY: packing
 packing: $(BIN)/.installed  ## JOBS=n the 17 published pod lists under six packing policies, 10 seeds each: half an hour on two cores; resumable
 	@$(BIN)/minikube-py lab packing --pods all --jobs $(JOBS) --journal results/packing.jsonl --write docs/data/packing.json
