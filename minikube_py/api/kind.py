@@ -241,6 +241,8 @@ class Kind:
     has_dependents: bool = True
     """Whether a deletion may set a propagation policy."""
     scale: ScalePaths | None = None
+    scales: Mapping[str, ScalePaths | None] = field(default_factory=dict)
+    """The same of all its versions, by apiVersion, where there are several."""
     sees: tuple[tuple[str, str, str], ...] = ()
     is_default: Callable[[Json], bool] = never_default
     default: Change = nothing

@@ -101,6 +101,10 @@ def _invalid(shown: str, why: str) -> StatusError:
     return invalid(GroupResource("", ""), "", [invalid_value("patch", Verbatim(go_quote(shown)), why)])
 
 
+def is_apply(content_type: str) -> bool:
+    return content_type.partition(";")[0] == APPLY_PATCH
+
+
 def read_config(patch: bytes) -> tuple[Object, str]:
     """The configuration of an apply, in JSON or YAML; and the complaint about repeated keys, or "".
 

@@ -18,7 +18,7 @@ from minikube_py.api.errors import StatusError, expired, internal, method_not_al
 from minikube_py.api.kind import PARTS, Kind
 from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
-from minikube_py.api.patch import APPLY_PATCH
+from minikube_py.api.patch import APPLY_PATCH, is_apply
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver import address_repair, bootstrap, nonresource, system, usage_metrics
@@ -455,7 +455,7 @@ class ApiServer:
             options = write_options(request.query, "PatchOptions", request.content_type)
             if request.audit is not None:
                 request.audit.took_patch(request.body)
-            if request.content_type.partition(";")[0] == APPLY_PATCH:
+            if is_apply(request.content_type):
                 written = await self.writer.apply(asked, request, options, partial(self._may_create, request))
             else:
                 written = await self.writer.patch(asked, request, options)
@@ -489,7 +489,7 @@ class ApiServer:
         if name == "log" or asked.subresource.connects:
             return await self._look_inside(asked, request)
         if asked.verb == "patch":
-            check_patch_type(request.content_type)
+            check_patch_type(request.content_type, _WITH_APPLY if name == "scale" else PATCH_TYPES)
         form = with_options(negotiate(request.accept), request.query)
         if name == "scale" and asked.verb == "get":
             found = await self.lister.find(asked, read_options(request.query, "get", asked.resource))

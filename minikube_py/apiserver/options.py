@@ -26,7 +26,7 @@ from minikube_py.api.errors import (
 from minikube_py.api.kind import Kind
 from minikube_py.api.meta import validate_field_manager
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
-from minikube_py.api.patch import APPLY_PATCH
+from minikube_py.api.patch import is_apply
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector, split_term
 
 _TERMS: Final = re.compile(r"(?:[^,\\]|\\.)+\\?", re.DOTALL)
@@ -197,7 +197,7 @@ def write_options(query: Mapping[str, str], kind: str, content_type: str = "") -
     errors: list[FieldError] = []
     force, manager = "force" in query, query.get("fieldManager", "")
     if kind == "PatchOptions":
-        if content_type.partition(";")[0] == APPLY_PATCH:
+        if is_apply(content_type):
             if not manager:
                 errors.append(required("fieldManager", "is required for apply patch"))
         elif force:

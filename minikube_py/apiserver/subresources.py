@@ -10,26 +10,27 @@ from typing import Final
 import orjson
 
 from minikube_py.api import go_json
-from minikube_py.api.apply.managed_fields import track
+from minikube_py.api.apply.managed_fields import track, with_owners
 from minikube_py.api.errors import (
     GroupResource,
     Json,
     StatusError,
     bad_request,
     invalid,
+    request_entity_too_large,
 )
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
-from minikube_py.api.patch import apply_patch
-from minikube_py.api.scale import SCALES, require_replicas, scale_of, validate_scale, with_scale
+from minikube_py.api.patch import apply_patch, is_apply
+from minikube_py.api.scale import SCALES, owned_scale_of, require_replicas, scale_of, validate_scale, with_scale
 from minikube_py.apiserver.forms import Form, single_bytes
 from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import WriteOptions, check_patch_type
-from minikube_py.apiserver.preparing import check_name, check_namespace, check_uid, encode
+from minikube_py.apiserver.options import WriteOptions
+from minikube_py.apiserver.preparing import PatchBody, applied, check_name, check_namespace, check_uid, encode
 from minikube_py.apiserver.routes import Route
-from minikube_py.apiserver.work import in_form
+from minikube_py.apiserver.work import INLINE_BYTES_MAX, INLINE_SLOW_BYTES_MAX, in_form, is_large_apply
 from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
@@ -76,39 +77,43 @@ class Subresources:
         return await self._scale_response(kind, kv.value, kv.mod_revision, form)
 
     async def write_scale(self, route: Route, request: Request, options: WriteOptions, form: Form) -> Response:
-        """PUT or PATCH. Raises: StatusError 400, 404, 409, 415, 422."""
+        """PUT or PATCH. Raises: StatusError 400, 404, 409, 413, 415, 422."""
         resource, sub = route.resource, route.subresource
         given: Json | None = None
         warnings: list[str] = []
         passage = self._writer.enter(route, request, "UPDATE")
-        if route.verb == "patch":
-            check_patch_type(request.content_type)
-        else:
+        applies = route.verb == "patch" and is_apply(request.content_type)
+        if applies and is_large_apply(request.body):
+            raise request_entity_too_large(f"limit is {INLINE_SLOW_BYTES_MAX} for YAML, {INLINE_BYTES_MAX} for JSON")
+        sender = self._writer.sender(request, options)._replace(converted=None)
+        where = route.namespace, route.name
+        patch = PatchBody(request.content_type, request.body, options.field_validation, *where, sender, options.force)
+        if route.verb != "patch":
             given, warnings = await self._writer.read(resource, request, options, sub)
             check_name(given["metadata"], route.name)
             check_namespace(resource, given["metadata"], route.namespace)
 
+        def changed(before: Json) -> Json:
+            warnings.clear()
+            given = request.content_type, resource, before, request.body, options.field_validation
+            scale = apply_patch(*given, subresource=sub, warnings=warnings)
+            check_name(scale["metadata"], route.name)
+            return scale
+
         async def make(old: Json) -> Json:
-            scale = given
-            if scale is None:
-                warnings.clear()
-                scale = apply_patch(
-                    request.content_type,
-                    resource,
-                    scale_of(resource, old),
-                    request.body,
-                    options.field_validation,
-                    subresource=sub,
-                    warnings=warnings,
-                )
-                check_name(scale["metadata"], route.name)
+            held = with_owners(resource, old, sender) if applies else old
+            before = owned_scale_of(resource, held)
+            if applies:
+                scale = applied(SCALES, before, patch, "scale", warnings)
+            else:
+                scale = {**given, "metadata": dict(given["metadata"])} if given is not None else changed(before)
+                track(SCALES, "scale", before, scale, sender)
             if passage is not None:
-                await passage.admit(scale_of(resource, old), scale)
+                await passage.admit(before, scale)
             if errors := validate_scale(scale):
                 raise invalid(SCALES, route.name, errors)
-            new = with_scale(resource, old, scale)
+            new = with_scale(resource, held, scale)
             check_uid(resource, new["metadata"], old)
-            track(resource, "scale", old, new, self._writer.sender(request, options))
             new = await self._writer.settling.finish_update(resource, new, old, "", [])
             if passage is not None:
                 await passage.validate(scale_of(resource, old), scale_of(resource, new))

@@ -166,7 +166,35 @@ def told_of_autoscalers() -> Iterator[Ask]:
         yield from (ask("read", version, "") for version in (first, second))
 
 
-TOLD = (told, told_of_pods, told_of_kubectl, told_of_autoscalers)
+def told_of_scales() -> Iterator[Ask]:
+    """Of a kind with a Scale that is no custom one: upstream fails with 500 at every apply to a custom resource's."""
+    at, template = f"{IN}/replicationcontrollers/scaled", {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"no": "such"}, "containers": [_CONTAINER]}}
+    whole = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "scaled"}, "spec": {"replicas": 0, "template": template}}
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "scaled"}}
+
+    def ask(manager: str, body: Any, sub: str = "/scale", media: str = APPLY, more: str = "") -> Ask:
+        return Ask(f"{media} {sub}", "PUT" if media == JSON else "PATCH", f"{at}{sub}?fieldManager={manager}{more}", json.dumps(body), media)
+
+    yield ask("one", {**scale, "spec": {"replicas": 2}})
+    yield ask("one", whole, sub="")
+    yield ask("two", {**scale, "spec": {"replicas": 1}})
+    yield ask("two", {**scale, "spec": {"replicas": 1}}, more="&force=true&dryRun=All")
+    yield ask("two", {**scale, "spec": {"replicas": 1}}, more="&force=true")
+    yield ask("two", {**scale, "spec": {"replicas": 1}})
+    yield ask("one", {**scale, "spec": {"replicas": 1}})
+    yield ask("three", {"spec": {"replicas": 2}}, media=MERGE)
+    yield ask("one", {**scale, "spec": {"replicas": 3}})
+    evil = {"manager": "evil", "operation": "Apply", "apiVersion": "autoscaling/v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    for number in (2, 1):
+        yield ask("four", {"metadata": {"name": "scaled", "managedFields": [evil]}, "spec": {"replicas": number}}, media=JSON)
+    yield ask("two", scale, more="&force=true")
+    yield ask("two", {**scale, "spec": {"replicas": 1}, "status": {"replicas": 7}}, more="&force=true")
+    for wrong in (whole, {**scale, "kind": "Size"}, {**scale, "metadata": {"name": "other"}}, {**scale, "metadata": {"name": "scaled", "resourceVersion": "1"}}, {**scale, "spec": {"replicas": -1}}):
+        yield ask("two", wrong, more="&force=true")
+    yield Ask("read", "GET", at)
+
+
+TOLD = (told, told_of_pods, told_of_kubectl, told_of_autoscalers, told_of_scales)
 
 
 def owned(answer: Answer) -> tuple[int, Any]:

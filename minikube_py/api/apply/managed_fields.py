@@ -337,7 +337,7 @@ class FieldManager:
     ) -> tuple[Json, Managed]:
         """Raises: Conflicts; StatusError 400."""
         if not managed.owners and live is not None:
-            managed = self._before_first_apply(before, managed, sender)
+            managed = self.before_first_apply(before, managed, sender)
         if isinstance(config.get("metadata"), dict) and isinstance(config["metadata"].get("managedFields"), list):
             raise bad_request("metadata.managedFields must be nil")
         name = self._identity(sender.manager, "Apply")
@@ -358,8 +358,10 @@ class FieldManager:
             return before, Managed(owners, managed.times)
         return new, Managed(owners, {**managed.times, name: sender.now})
 
-    def _before_first_apply(self, live: Json, managed: Managed, sender: Sender) -> Managed:
+    def before_first_apply(self, live: Json, managed: Managed, sender: Sender) -> Managed:
         """What writers have set so far, in the object and its status."""
+        if not self._kind.stored:
+            return self._updated(self._empty, live, managed, sender, BEFORE_FIRST_APPLY)
         given = without(live, self._kind.assigned)
         managed = field_manager(self._kind, "")._updated(self._empty, given, managed, sender, BEFORE_FIRST_APPLY)
         if not self._kind.has_status or not given.get("status"):
@@ -391,6 +393,15 @@ def track(kind: Kind, subresource: str, live: Json | None, new: Json, sender: Se
     """As `FieldManager.update`; free if nothing is tracked."""
     if sender.tracked or "managedFields" in new["metadata"] or (live and "managedFields" in live["metadata"]):
         field_manager(kind, subresource).update(live, new, sender)
+
+
+def with_owners(kind: Kind, obj: Json, sender: Sender) -> Json:
+    """The object as its first apply finds it: what it has belongs to somebody."""
+    if "managedFields" in obj["metadata"]:
+        return obj
+    live = {**obj, "kind": kind.kind, "apiVersion": kind.api_version}
+    entries = field_manager(kind).before_first_apply(live, Managed({}, {}), sender).written()
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
 
 
 def with_times_of(new: Json, old: Json) -> None:

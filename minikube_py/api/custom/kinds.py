@@ -88,6 +88,7 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         allow_unconditional_update=False,
         deprecation=_deprecation(spec, version, names["kind"]),
         scale=scale[0] if scale else None,
+        scales={f"{group}/{each['name']}": _paths_of(each) for each in spec["versions"]},
         default=lambda obj: fill_defaults(obj, schema),
         prepare_create=rules.prepare_create,
         prepare_update=rules.prepare_update,
@@ -139,6 +140,11 @@ def _selectable(fields: Any, namespaced: bool) -> dict[str, Selectable]:
 
 def _members(path: str) -> tuple[str, ...]:
     return tuple(str(step) for step in steps_of(path))
+
+
+def _paths_of(version: Json) -> ScalePaths | None:
+    scale = _scale_of((version.get("subresources") or {}).get("scale"))
+    return scale[0] if scale else None
 
 
 def _scale_of(told: Json | None) -> tuple[ScalePaths, tuple[str, ...]] | None:

@@ -108,6 +108,43 @@ async def test_a_scale_takes_the_replicas_over(core: Core) -> None:
     assert "f:replicas" not in found["me Apply"]["f:spec"]
 
 
+async def test_a_scale_is_applied(core: Core) -> None:
+    """As upstream answered: `apply_cases.told_of_scales`."""
+    at = "/api/v1/namespaces/default/replicationcontrollers/a"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    whole = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "a"}}
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 4}}
+    await applied(core, at, {**whole, "spec": {"replicas": 1, "template": template}}, "me")
+    status, refused = await applied(core, f"{at}/scale", scale, "you")
+    assert (status, refused["message"]) == (409, 'Apply failed with 1 conflict: conflict with "me": .spec.replicas')
+    status, scaled = await applied(core, f"{at}/scale", scale, "you", "&force=true")
+    assert (status, scaled["kind"], scaled["spec"]) == (200, "Scale", {"replicas": 4})
+    assert "managedFields" not in scaled["metadata"]
+    found = owners(await core.done("GET", at))
+    replicas = {"f:spec": {"f:replicas": {}}}
+    assert found["you Apply scale"] == replicas and "f:replicas" not in found["me Apply"]["f:spec"]
+    forged = {"manager": "forged", "operation": "Apply", "apiVersion": "autoscaling/v1", "fieldsType": "FieldsV1"}
+    metadata = {"name": "a", "managedFields": [{**forged, "fieldsV1": replicas}]}
+    await core.done("PUT", f"{at}/scale?fieldManager=them", {"metadata": metadata, "spec": {"replicas": 4}})
+    assert owners(await core.done("GET", at)) == found
+    status, refused = await applied(core, f"{at}/scale", orjson.dumps(scale) + b" " * 32_768, "you")
+    assert (status, refused["message"]) == (413, "Request entity too large: limit is 2048 for YAML, 32768 for JSON")
+
+
+async def test_the_first_apply_of_a_scale_takes_nobodys_replicas_in_silence(core: Core) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    at = "/api/v1/namespaces/default/replicationcontrollers"
+    await core.done("POST", at, {"metadata": {"name": "a"}, "spec": {"replicas": 1, "template": template}})
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 4}}
+    status, refused = await applied(core, f"{at}/a/scale", scale, "me")
+    assert status == 409 and 'conflict with "before-first-apply" using autoscaling/v1' in refused["message"]
+    await applied(core, f"{at}/a/scale", scale, "me", "&force=true")
+    found = owners(await core.done("GET", f"{at}/a"))
+    assert found["me Apply scale"] == {"f:spec": {"f:replicas": {}}}
+    before = found["before-first-apply Update"]["f:spec"]
+    assert "f:replicas" not in before and "f:template" in before
+
+
 @pytest.mark.parametrize(("first", "second"), [("v1", "v2"), ("v2", "v1")])
 async def test_owners_of_one_version_are_owners_in_the_other(core: Core, first: str, second: str) -> None:
     """As upstream answered: `apply_cases.told_of_autoscalers`."""
