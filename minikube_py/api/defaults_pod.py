@@ -345,7 +345,23 @@ def default_pod(pod: Json) -> None:
             status["podIP"] = first
     if spec.get("hostNetwork"):
         _default_host_ports(spec)
-    pod.setdefault("status", {})
+    if status := pod.setdefault("status", {}):
+        _follow_address(status)
+
+
+def _follow_address(status: Json) -> None:
+    """`podIP` is the first of `podIPs`, and decides where both are given; `pkg/apis/core/v1/conversion.go`."""
+    address, addresses = status.get("podIP"), status.get("podIPs")
+    if address and (not addresses or addresses[0].get("ip") != address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and (first := addresses[0].get("ip")):
+        status["podIP"] = first
+
+
+def default_admitted_pod(pod: Json) -> None:
+    """What follows from the containers' requests that admission has set: upstream defaults again what it has stored."""
+    if pod["spec"].get("resources"):
+        _default_pod_level_requests(pod["spec"])
 
 
 # --- pod-level resources (KEP-2837) ---------------------------------------------------------------------------------

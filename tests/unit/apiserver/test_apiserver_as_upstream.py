@@ -71,3 +71,45 @@ async def test_a_log_is_asked_for_in_forms_that_errors_have(core: Core) -> None:
             status, answer = await core.ask("GET", f"{PODS}/{name}/log", accept=accept)
             assert status == 406 and answer["message"].startswith("only the following media types are accepted")
     assert (await core.ask("GET", f"{PODS}/absent/log", accept="application/json, */*"))[0] == 404
+
+
+@pytest.mark.parametrize("way", ["strategic", "merge", "apply", "json", "put"])
+async def test_a_pods_address_is_the_first_of_its_addresses(core: Core, way: str) -> None:
+    """As upstream's conversion has it, and its answers: to each status, its podIP and podIPs."""
+    one, two = {"ip": "1.1.1.1"}, {"ip": "::1"}
+    cases: list[tuple[dict[str, Any], Any, Any]] = [
+        ({"podIP": "1.1.1.1"}, "1.1.1.1", [one]),
+        ({"podIPs": [one, two]}, "1.1.1.1", [one, two]),
+        ({"podIP": "1.1.1.1", "podIPs": [one, two]}, "1.1.1.1", [one, two]),
+        ({"podIP": "2.2.2.2", "podIPs": [one, two]}, "2.2.2.2", [{"ip": "2.2.2.2"}]),
+        ({"message": "m"}, None, None),
+    ]
+    for number, (status, address, addresses) in enumerate(cases):
+        name = f"p{number}"
+        await core.done("POST", PODS, pod(name))
+        body: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status}
+        at, method, kind = f"{PODS}/{name}/status", "PATCH", f"application/{way}-patch+json"
+        if way == "strategic":
+            kind = "application/strategic-merge-patch+json"
+        elif way == "apply":
+            at, kind = f"{at}?fieldManager=m", "application/apply-patch+yaml"
+        elif way == "json":
+            body = [{"op": "add", "path": f"/status/{part}", "value": value} for part, value in status.items()]
+        elif way == "put":
+            method, kind = "PUT", "application/json"
+            body = {**await core.done("GET", f"{PODS}/{name}"), "status": status}
+        for found in (await core.done(method, at, body, kind), await core.done("GET", f"{PODS}/{name}")):
+            assert (found["status"].get("podIP"), found["status"].get("podIPs")) == (address, addresses), (way, status)
+
+
+async def test_a_pods_own_requests_follow_those_that_a_limit_range_sets(core: Core) -> None:
+    """Upstream defaults again what it has stored; its answer."""
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "100m"}, "default": {"cpu": "500m", "memory": "100Mi"}}]
+    namespace = "/api/v1/namespaces/default"
+    await core.done("POST", f"{namespace}/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": limits}})
+    given = pod("p")
+    given["spec"]["resources"] = {"limits": {"memory": "1Gi"}}
+    given["spec"]["containers"] = [{"name": name, "image": "i"} for name in ("a", "b")]
+    made = await core.done("POST", PODS, given)
+    assert made["spec"]["resources"] == {"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi", "cpu": "200m"}}
+    assert await core.done("GET", f"{PODS}/p") == made

@@ -10,7 +10,7 @@ from typing import Final
 
 from minikube_py.api.admission import admit_pod, validate_overhead
 from minikube_py.api.apply.assigned import EACH, always, when
-from minikube_py.api.defaults_pod import default_pod
+from minikube_py.api.defaults_pod import default_admitted_pod, default_pod
 from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
 from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import (
@@ -245,6 +245,7 @@ PODS: Final = Kind(
     generation=True,
     deletion_grace_s=deletion_grace_s,
     default=default_pod,
+    canonicalize=default_admitted_pod,
     admit=_admit,
     validate_admission=_within_limits,
     sees=(
