@@ -193,7 +193,7 @@ class ApiServer:
         self.ready = True
 
     async def publish(self, host: str, port: int) -> None:
-        self.address, self._port = f"{host}:{port}", port
+        self.address, self._port = self.address or f"{host}:{port}", port
         await system.create_service(self.writer, self.addresses.first, port)
         # Endpoints may not hold a loopback address, and other machines could not use it.
         if not IPv4Address(host).is_loopback:

@@ -6,11 +6,14 @@ import ipaddress
 import socket
 from collections.abc import Collection
 from errno import EADDRINUSE, EADDRNOTAVAIL
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from minikube_py.control_plane.config import DEFAULT_PORT, LOOPBACK
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.ports.addresses import split_address
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.core import ApiServer
 
 CANNOT_LISTEN = "cannot listen on"
 """How the error begins."""
@@ -68,10 +71,6 @@ class Startable(Protocol):
     async def start(self) -> object: ...
 
 
-class Publisher(Protocol):
-    async def publish(self, host: str, port: int) -> None: ...
-
-
 async def start_http(server: Startable, host: str, port: int, flag: str = "--port") -> None:
     """Raises: SetupError if the port was taken meanwhile."""
     try:
@@ -80,12 +79,13 @@ async def start_http(server: Startable, host: str, port: int, flag: str = "--por
         raise _taken(host, port, flag, error) from error
 
 
-async def publish(core: Publisher, host: str, port: int) -> None:
+async def publish(core: ApiServer, host: str, port: int) -> None:
     """Publishes this server as the `kubernetes` service's endpoint: `host`, or if that is a loopback or wildcard
     address, which endpoints may not have, the address of the outbound interface, as upstream does. A host without one
-    publishes none."""
+    publishes none. To clients it names the address that it listens on."""
     given = ipaddress.ip_address(host)
     address = _outward_address() if given.is_loopback or given.is_unspecified else host
+    core.address = url_of(host if given.is_loopback else address or host, port).removeprefix("https://")
     if address is not None:
         await core.publish(address, port)
 
