@@ -148,6 +148,17 @@ async def test_when_none_answers_each_attempt_has_been_at_another_member(way: st
         await client.close()
 
 
+@pytest.mark.parametrize(
+    "how", [*BROKEN, fails(grpc.StatusCode.UNAVAILABLE, "etcdserver: request timed out, possibly due to a lost leader")]
+)
+async def test_a_write_that_may_have_been_done_is_not_repeated(how: Outcome) -> None:
+    client = Members(dict.fromkeys(PLACES, how), 10.0)
+    with pytest.raises(OutcomeUnknown):
+        await sent(client, "write")
+    assert client.asked == [PLACES[0]] and client.unknown == 1
+    await client.close()
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_what_a_restored_etcd_has_written_was_not_refused(way: str) -> None:
     def gone_back(header: Any, seen: int) -> None:
