@@ -122,7 +122,9 @@ class Scheduler:
         self.kinds = LentKinds(informers, clock, self._kind_changed, self._after_kinds)
         live, there = self.extenders.with_bodies(project_live, project_node)
         asked, _ = self.extenders.with_bodies(project_pod, project_node)
-        live, self._asked = (live, asked) if self._group_cycle is None else (in_groups(live), in_groups(asked))
+        if self._group_cycle is not None:
+            live, asked = in_groups(live), in_groups(asked)
+        self._asked = asked
         self._pods = informers.make(PODS, live)
         self._nodes = informers.make(NODES, there)
         self.matcher = self._make_matcher()
