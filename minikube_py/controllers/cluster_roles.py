@@ -5,7 +5,9 @@ Source: k8s.io/kubernetes/pkg/controller/clusterroleaggregation.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from typing import Final
 
 import orjson
 
@@ -16,6 +18,9 @@ from minikube_py.client.rest import CLUSTER_ROLES, Object
 from minikube_py.client.transport import MERGE_PATCH
 from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.volume_views import WholeView
+
+_SELECTORS_AT_ONCE: Final = 32
+"""Between two turns of the loop."""
 
 
 class ClusterRoleAggregation(QueueController):
@@ -44,7 +49,7 @@ class ClusterRoleAggregation(QueueController):
         found = self._roles.store.get(name)
         if found is None or found.obj.get("aggregationRule") is None:
             return
-        rules = aggregated(found.obj, [role.obj for role in self._roles.store.values()])
+        rules = await aggregated(found.obj, [role.obj for role in self._roles.store.values()])
         if rules == (found.obj.get("rules") or []):
             return
         try:
@@ -54,13 +59,20 @@ class ClusterRoleAggregation(QueueController):
                 raise
 
 
-def aggregated(role: Object, roles: Iterable[Object]) -> list[Object]:
+async def aggregated(role: Object, roles: Iterable[Object]) -> list[Object]:
     """The rules of the roles that `role` selects, in the order of its selectors and of their names, each once."""
     by_name = sorted(roles, key=lambda each: str(each["metadata"]["name"]))
+    labelled: dict[tuple[str, str], list[Object]] = {}
+    for each in by_name:
+        for label in (each["metadata"].get("labels") or {}).items():
+            labelled.setdefault(label, []).append(each)
     rules: dict[bytes, Object] = {}
-    for document in role["aggregationRule"].get("clusterRoleSelectors") or ():
+    for number, document in enumerate(role["aggregationRule"].get("clusterRoleSelectors") or (), 1):
+        if not number % _SELECTORS_AT_ONCE:
+            await asyncio.sleep(0)
         selector = selector_of(document)
-        for each in by_name:
+        wanted = next(iter((document.get("matchLabels") or {}).items()), None)
+        for each in by_name if wanted is None else labelled.get(wanted, ()):
             if each["metadata"]["name"] == role["metadata"]["name"]:
                 continue
             if not selector.matches(each["metadata"].get("labels") or {}):

@@ -20,6 +20,8 @@ from minikube_py.scheduler.topology import Topology
 
 INITIAL_CAPACITY = 64
 LABEL_MASKS_MAX = 4096
+LABEL_KEYS_MAX = 256
+"""Pods may ask by any key; each takes up to ten bytes of each node."""
 COLUMN_MAX = 1 << 62
 """Larger sums are stored as this: it exceeds any node's capacity, and leaves room to add a pod."""
 FREE_ONE_BY_ONE_MAX = 64
@@ -221,6 +223,9 @@ class NodeColumns:
 
     def free_row(self, resource: str) -> IntArray:
         """Updated on access, since most changes are never read."""
+        if resource not in self._allocatable and resource not in self._requested:
+            self._free.pop(resource, None)
+            return self._zeros
         row, version = self._free.get(resource, (self._zeros, -1))
         if version == self.version:
             return row
@@ -238,6 +243,9 @@ class NodeColumns:
         """Label value -> slots that have it. Built on first use, then maintained."""
         found = self._label_values.get(key)
         if found is None:
+            if len(self._label_values) >= LABEL_KEYS_MAX:
+                self._label_values.clear()
+                self._forget_masks()
             found = self._label_values[key] = {}
             for node in self.by_slot:
                 if node is not None and (value := node.labels.get(key)) is not None:
@@ -397,9 +405,16 @@ class NodeColumns:
         slot, requested = node.slot, node.requested
         spec = pod.spec
         for resource, amount in spec.requests:
-            total = requested[resource] - amount
+            total = requested.get(resource, 0) - amount
             requested[resource] = total
-            self._requested[resource][slot] = total if total < COLUMN_MAX else COLUMN_MAX
+            row = self._row(self._requested, resource)
+            row[slot] = total if total < COLUMN_MAX else COLUMN_MAX
+            if not total and resource not in self._allocatable:
+                # Pods may request any name, and 0 of it.
+                del requested[resource]
+                if not row.any():
+                    del self._requested[resource]
+                    self._free.pop(resource, None)
         self._count(node, -spec.nonzero_cpu_milli, -spec.nonzero_memory_bytes)
         if pod.volumes:
             self._count_claims(pod, slot, -1)
@@ -525,10 +540,13 @@ class NodeColumns:
         for rows in (self._allocatable, self._requested):
             for resource in rows:
                 rows[resource] = longer(rows[resource])
+        self._forget_masks()
+        self.topology.grow(self.capacity)
+
+    def _forget_masks(self) -> None:
         self._label_masks.clear()
         self._label_exists.clear()
         self._label_ints.clear()
-        self.topology.grow(self.capacity)
 
 
 def _set_int(found: tuple[BoolArray, IntArray], slot: int, text: str | None) -> None:

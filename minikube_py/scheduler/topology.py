@@ -280,6 +280,7 @@ class Topology:
         self._columns = columns
         self.namespaces: dict[str, Labels] = {}
         self._domains: dict[Hashable, Domains] = {}
+        self._domains_kept = 0
         self._eligible: dict[Hashable, Eligible] = {}
         self._classes: dict[str, dict[tuple[int, bool], LabelClass]] = {}
         self._empty: dict[LabelClass, None] = {}
@@ -318,6 +319,9 @@ class Topology:
         """The pods matched by all of `selectors`. Counted on first use, then maintained. Unused domains and eligible
         nodes may be evicted here: request them afterwards."""
         key = (tuple(selector.key for selector in selectors), living)
+        if len(self._domains) > ASKED_MIN:
+            # One query may have been asked by any number of keys.
+            self._make_room()
         found = self._asked.get(key)
         if found is None:
             self._make_room()
@@ -517,11 +521,12 @@ class Topology:
             del asked.classes[one]
 
     def _make_room(self) -> None:
-        """If there are too many queries, drops half of them, least recently used first, and what served only them."""
+        """If there are too many queries or domains, drops half of the queries, least recently used first, and what only
+        they need."""
         limit = max(ASKED_MIN, min(ASKED_MAX, ASKED_BYTES_MAX // (16 * self._columns.capacity)))
-        if len(self._asked) < limit:
+        if len(self._asked) < limit and len(self._domains) < max(limit, 2 * self._domains_kept):
             return
-        for asked in sorted(self._asked.values(), key=lambda one: one.used)[: limit // 2]:
+        for asked in sorted(self._asked.values(), key=lambda one: one.used)[: (len(self._asked) + 1) // 2]:
             asked.is_kept = False
             del self._asked[asked.key]
             _drop(self._asked_by_pair, asked.selectors[0].first_pair(), asked)
@@ -531,6 +536,7 @@ class Topology:
         eligible, domains = {view.eligible for view in views}, {view.domains for view in views}
         self._eligible = {key: one for key, one in self._eligible.items() if one in eligible}
         self._domains = {key: one for key, one in self._domains.items() if one in domains}
+        self._domains_kept = len(self._domains)
 
 
 def _drop(table: dict[tuple[str, str] | None, dict[T, None]], pair: tuple[str, str] | None, item: T) -> None:

@@ -114,6 +114,17 @@ def role(name: str, rules: int, labels: Json | None = None) -> Ask:
     return Ask("POST", ROLES, {"metadata": {"name": name, "labels": labels or {}}, "rules": given})
 
 
+def aggregating(name: str, count: int) -> Ask:
+    """Half of its selectors name no label."""
+    selectors = [
+        {"matchLabels": {each: "b"}} if at % 2 else {"matchExpressions": [{"key": each, "operator": "Exists"}]}
+        for at, each in enumerate(names("s", count))
+    ]
+    return Ask("POST", ROLES, {
+        "metadata": {"name": name}, "aggregationRule": {"clusterRoleSelectors": selectors}, "rules": [],
+    })  # fmt: skip
+
+
 def budget(name: str, labels: int) -> Ask:
     spec = {"minAvailable": 1, "selector": {"matchLabels": dict.fromkeys(names("a", labels), "b")}}
     return Ask("POST", BUDGETS, {"metadata": {"name": name}, "spec": spec})
@@ -170,6 +181,7 @@ CASES: Final[dict[str, Case]] = {
         tuple(budget_of_expressions(name, 5_000) for name in names("b", 4)), (pod("p"), pod("q"))
     ),
     "owners": Case((_OWNER, owned("c", 3500)), (Ask("DELETE", f"{IN}/configmaps/c"),)),
+    "selectors of an aggregated role": Case((), (aggregating("agg", 4000), role("small", 0))),
     "absent owners": Case((), (absent_owners("c", 2500),)),
     "affinity to pods": Case((pod("q"),), (pod("p", affinity=pod_terms("podAffinity", 2500)), pod("r"))),
     "anti-affinity to pods": Case((pod("q"),), (pod("p", affinity=pod_terms("podAntiAffinity", 1500)), pod("r"))),

@@ -202,7 +202,7 @@ def node_names_asked_for(required: Mapping[str, Any]) -> frozenset[str] | None:
     terms = required.get("nodeSelectorTerms") or ()
     if not terms:
         return None
-    names: frozenset[str] = frozenset()
+    names: set[str] = set()
     for term in terms:
         pinned: frozenset[str] | None = None
         for field in term.get("matchFields") or ():
@@ -212,21 +212,19 @@ def node_names_asked_for(required: Mapping[str, Any]) -> frozenset[str] | None:
         if pinned is None:
             return None
         names |= pinned
-    return names
+    return frozenset(names)
 
 
 def hull(terms: Sequence[Term]) -> Iterable[Bound]:
     """The bounds common to all terms, each as wide as the widest of them."""
-    found: dict[Dimension, Bound] = {}
-    for number, term in enumerate(terms):
+    found: list[dict[Dimension, Bound]] = []
+    for term in terms:
         own: dict[Dimension, Bound] = {}
         for bound in filter(None, (requirement.bound() for requirement in term.labels)):
             own[bound.dimension] = _both(own.get(bound.dimension, bound), bound)
-        if not number:
-            found = own
-            continue
-        found = {each: _either(bound, own[each]) for each, bound in found.items() if each in own}
-    return found.values()
+        found.append(own)
+    common = [each for each in found[0] if all(each in own for own in found)] if found else ()
+    return [_widest([own[each] for own in found]) for each in common]
 
 
 def _both(a: Bound, b: Bound) -> Bound:
@@ -235,10 +233,12 @@ def _both(a: Bound, b: Bound) -> Bound:
     return a._replace(low=max(a.low, b.low), high=min(a.high, b.high))
 
 
-def _either(a: Bound, b: Bound) -> Bound:
-    if a.values is not None and b.values is not None:
-        return a._replace(values=a.values | b.values)
-    return a._replace(low=min(a.low, b.low), high=max(a.high, b.high))
+def _widest(bounds: Sequence[Bound]) -> Bound:
+    """Of one dimension."""
+    first = bounds[0]
+    if first.values is not None:
+        return first._replace(values=frozenset().union(*(each.values or () for each in bounds)))
+    return first._replace(low=min(each.low for each in bounds), high=max(each.high for each in bounds))
 
 
 class _Compiled(NamedTuple):

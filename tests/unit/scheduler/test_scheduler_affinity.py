@@ -10,6 +10,7 @@ from scheduler_objects import node, pod
 from scheduler_reference import Lent
 from scheduler_world import FakeApi, ManualClock, settle
 
+from minikube_py.scheduler import topology
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ConfigError, ProfileConfig
 from minikube_py.scheduler.framework import (
@@ -23,6 +24,7 @@ from minikube_py.scheduler.framework import (
     ClusterEvent,
     QueueingHint,
 )
+from minikube_py.scheduler.pod_terms import affinity_terms
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.scheduler import Scheduler
 
@@ -221,3 +223,19 @@ def test_its_own_labels_help_always_and_those_of_other_waiting_pods_never() -> N
     old, new = pod("p", affinity=NEAR), pod("p", affinity=NEAR, metadata=labelled(a="b"))
     assert hint(new, relabelled(old, new, UNSCHEDULED_POD))
     assert not hint(old, relabelled(pod("q"), pod("q", metadata=labelled(service="s")), UNSCHEDULED_POD))
+
+
+def test_topology_keys_that_pods_ask_by_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes eight bytes of each node, and nobody asks by it again."""
+    monkeypatch.setattr(topology, "ASKED_MAX", topology.ASKED_MIN)
+    cache = Cache()
+    cache.put_node(node("n", labels={"zone": "a"}))
+    kept = cache.columns.topology
+    (selector,) = (each.pods for each in affinity_terms(pod("p", affinity=near(term(app="x")))).affinity)
+    for number in range(20 * topology.ASKED_MIN):
+        asked = kept.asked((selector,))
+        asked.by_domain(kept.domains(f"key{number}"))
+        asked.by_domain(kept.domains("zone"))
+        assert asked.is_kept
+    assert len(kept._domains) <= 2 * topology.ASKED_MIN
+    assert kept.domains("zone").placed == 1

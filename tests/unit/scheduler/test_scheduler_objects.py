@@ -9,7 +9,7 @@ from scheduler_objects import node, pod, pod_object
 
 from minikube_py.fields.resource_requests import resource_requests
 from minikube_py.scheduler.cache import Cache
-from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.columns import LABEL_KEYS_MAX, NodeColumns
 from minikube_py.scheduler.objects import AMOUNT_MAX, project_node, project_pod
 
 MI = 1 << 20
@@ -205,3 +205,35 @@ def test_the_log_forgets_but_never_lies() -> None:
     assert columns.changed_since(start) is None
     assert columns.version == start + 20_001
     assert columns.changed_since(columns.version) == []
+
+
+def test_label_keys_that_pods_ask_by_are_forgotten() -> None:
+    columns = NodeColumns()
+    columns.put_node(node("n", labels={"i": "1", "k0": "2"}))
+    assert columns.label_mask("i", "1")[0] and columns.label_exists("k0")[0]
+    for number in range(3 * LABEL_KEYS_MAX):
+        columns.label_ints(f"k{number}")
+        columns.label_exists(f"k{number}")
+    columns.put_node(node("n", labels={"i": "3"}))
+    assert not columns.label_mask("i", "1")[0] and columns.label_mask("i", "3")[0] and not columns.label_exists("k0")[0]
+    assert max(len(columns._label_values), len(columns._label_ints), len(columns._label_exists)) <= LABEL_KEYS_MAX
+
+
+def test_resources_that_no_node_has_are_forgotten_with_their_pods() -> None:
+    cache = Cache()
+    cache.put_node(node("n"))
+    columns = cache.columns
+    names = [f"x.io/r{number}" for number in range(100)]
+    before = dict(columns.by_name["n"].requested)
+    for name in names:
+        assert columns.free_row(name)[0] == 0
+    cache.put_pod(pod("p", nodeName="n", extended=dict.fromkeys(names, "1")))
+    for name in "ab":
+        cache.put_pod(pod(name, nodeName="n", extended={names[0]: "0"}))
+    assert columns.requested_row(names[0])[0] == 1 and columns.free_row(names[0])[0] == -1
+    for name in "pab":
+        cache.remove_pod(pod(name).uid)
+    assert columns.free_row(names[0])[0] == columns.requested_row(names[0])[0] == 0
+    held = {*columns._requested, *columns._free, *columns.by_name["n"].requested}
+    assert not held & {*names}
+    assert columns.by_name["n"].requested["pods"] == before["pods"]
