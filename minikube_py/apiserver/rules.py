@@ -103,7 +103,7 @@ _CONTROLLERS: Final = (
     # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,
     # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller, persistent-volume-binder,
     # job-controller, cronjob-controller, ttl-after-finished-controller, clusterrole-aggregation-controller,
-    # certificate-controller.
+    # certificate-controller, device-taint-eviction-controller.
     Rule((*_READ, "patch", "update", "delete"), ("*",), ("*",)),
     Rule((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     Rule(("update",), _CORE, ("namespaces/finalize", "namespaces/status")),

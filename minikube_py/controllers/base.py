@@ -44,6 +44,7 @@ from minikube_py.client.timers import Timers
 from minikube_py.client.workqueue import RateLimiter, RateLimitingQueue, work
 from minikube_py.controllers import views
 from minikube_py.controllers.autoscaling import AutoscalerConfig
+from minikube_py.controllers.device_taints import DEVICE_SLICES, held_devices, project_slice
 from minikube_py.controllers.informers import Informers, Needs
 from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
 from minikube_py.controllers.volume_views import (
@@ -76,6 +77,8 @@ BY_SELECTOR: Final = "selector"
 BY_CLAIM: Final = "claim"
 BY_SERVICE: Final = "service"
 BY_DEVICES: Final = "devices"
+BY_DEVICE: Final = "device"
+BY_POOL: Final = "pool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     **dict.fromkeys(
         (VOLUMES, CLAIMS, STORAGE_CLASSES, ATTRIBUTES_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole
     ),
+    DEVICE_SLICES: project_slice,
     QUOTAS: project_whole,
     AUTOSCALERS: project_whole,
     CERTIFICATE_REQUESTS: project_whole,
@@ -200,7 +204,8 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
         BY_CLAIM: pod_claims,
         BY_DEVICES: pod_devices,
     },
-    DEVICE_CLAIMS: {BY_CONTROLLER: _controller_uid},
+    DEVICE_CLAIMS: {BY_CONTROLLER: _controller_uid, BY_DEVICE: held_devices},
+    DEVICE_SLICES: {BY_POOL: lambda piece: (piece.pool,) if piece.taints else ()},
     REPLICATION_CONTROLLERS: _WORKLOAD,
     REPLICA_SETS: {**_WORKLOAD, BY_LABEL: labels_of},
     DEPLOYMENTS: _WORKLOAD,

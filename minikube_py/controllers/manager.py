@@ -19,6 +19,7 @@ from minikube_py.controllers.cluster_roles import ClusterRoleAggregation
 from minikube_py.controllers.cron_jobs import CronJobController
 from minikube_py.controllers.daemon_set import DaemonSetController
 from minikube_py.controllers.deployment import DeploymentController
+from minikube_py.controllers.device_taint_eviction import DeviceTaintEviction
 from minikube_py.controllers.disruption import DisruptionController
 from minikube_py.controllers.endpoint_slices import EndpointSliceController, EndpointSliceMirroring
 from minikube_py.controllers.endpoints import EndpointsController
@@ -71,6 +72,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         AttributesClassProtection,
         EphemeralVolumes,
         ResourceClaims,
+        DeviceTaintEviction,
         ResourceQuotas,
         DisruptionController,
         HorizontalPodAutoscalerController,

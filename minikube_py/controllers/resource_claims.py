@@ -96,7 +96,7 @@ class ResourceClaims(QueueController):
             if claim is None:
                 if wanted.template:
                     return True
-            elif not (wanted.template and not _belongs_to(claim, pod)) and _lacks_reservation(claim, pod):
+            elif not (wanted.template and not belongs_to(claim, pod)) and _lacks_reservation(claim, pod):
                 return True
         return False
 
@@ -138,7 +138,7 @@ class ResourceClaims(QueueController):
             if wanted.claim is None:
                 return ""
             found = self._claims.store.get(f"{pod.namespace}/{wanted.claim}")
-            if found is not None and (not wanted.template or _belongs_to(found, pod)):
+            if found is not None and (not wanted.template or belongs_to(found, pod)):
                 return ""
         if not wanted.template:
             return ""
@@ -182,7 +182,7 @@ class ResourceClaims(QueueController):
             claim = self._claims.store.get(f"{pod.namespace}/{wanted.claim}") if wanted.known else None
             if claim is None:
                 return
-            if wanted.template and not _belongs_to(claim, pod):
+            if wanted.template and not belongs_to(claim, pod):
                 return
             if _lacks_reservation(claim, pod):
                 status = claim.obj["status"]
@@ -268,7 +268,7 @@ def _is_done(pod: PodView) -> bool:
     return pod.terminal or bool(pod.deleting and not pod.node)
 
 
-def _belongs_to(claim: WholeView, pod: PodView) -> bool:
+def belongs_to(claim: WholeView, pod: PodView) -> bool:
     owner = claim.controller
     return owner is not None and owner.uid == pod.uid
 

@@ -13,6 +13,7 @@ from minikube_py.client.rest import EVENTS, PODS, ResourceRef, RestClient
 
 NAMESPACE = "work"
 CLAIMS = ResourceRef("resource.k8s.io", "v1", "resourceclaims")
+SLICES = ResourceRef("resource.k8s.io", "v1", "resourceslices")
 TEMPLATES = ResourceRef("resource.k8s.io", "v1", "resourceclaimtemplates")
 FINALIZER = "resource.kubernetes.io/delete-protection"
 Settled = Callable[[RestClient, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -37,12 +38,12 @@ async def _claim(client: RestClient, name: str, protected: bool = False) -> None
     await client.create(CLAIMS, {"metadata": metadata, "spec": _SPEC}, NAMESPACE)
 
 
-async def _allocate(client: RestClient, name: str, *pods: str) -> None:
+async def _allocate(client: RestClient, name: str, *pods: str, given: dict[str, Any] = _GIVEN) -> None:
     reserved = []
     for pod in pods:
         found = await client.get(PODS, pod, NAMESPACE) if pod != "unknown" else {"metadata": {"uid": "u"}}
         reserved.append({"resource": "pods", "name": pod, "uid": found["metadata"]["uid"]})
-    status = {"allocation": _GIVEN, "reservedFor": reserved}
+    status = {"allocation": given, "reservedFor": reserved}
     await client.patch(CLAIMS, name, {"status": status}, NAMESPACE, subresource="status")
 
 
@@ -111,3 +112,75 @@ def devices(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
         return answers
 
     return scenario
+
+
+_TOLERATIONS: dict[str, list[dict[str, Any]]] = {
+    "none": [],
+    "all": [{"operator": "Exists", "effect": "NoExecute"}],
+    "without-effect": [{"operator": "Exists"}],
+    "of-the-key": [{"key": "x.io/bad", "operator": "Equal", "value": "v", "effect": "NoExecute"}],
+    "of-another-value": [{"key": "x.io/bad", "operator": "Equal", "value": "w", "effect": "NoExecute"}],
+    "long": [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}],
+    "short": [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": n} for n in (3600, 1)],
+}
+
+
+async def _taint(client: RestClient, *taints: dict[str, Any]) -> None:
+    devices = [{"name": "d", "taints": list(taints)}, {"name": "other"}]
+    spec = {"driver": "x.io", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": devices}
+    found = next((each for each in await client.list(SLICES) if each["metadata"]["name"] == "s"), None)
+    if found is None:
+        await client.create(SLICES, {"metadata": {"name": "s"}, "spec": spec})
+    else:
+        await client.update(SLICES, {**found, "spec": spec})
+
+
+async def _evicted(client: RestClient) -> Any:
+    pods = {}
+    for pod in await client.list(PODS, NAMESPACE):
+        conditions = [each for each in pod["status"].get("conditions") or () if each["type"] == "DisruptionTarget"]
+        pods[pod["metadata"]["name"]] = {"goes": "deletionTimestamp" in pod["metadata"], "conditions": conditions}
+    told = []
+    for event in await client.list(EVENTS, NAMESPACE):
+        if event["reason"] == "DeviceTaintManagerEviction":
+            about = {part: event["involvedObject"].get(part) for part in ("apiVersion", "kind", "name", "namespace")}
+            told.append(f"{about} {event['type']} {event['message']} {event['source']} {event['count']}")
+    return {"pods": pods, "told": sorted(told)}
+
+
+def taints(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
+    """Pods whose claims hold a device, each with tolerations of its own; its taints come, change and go."""
+
+    async def scenario(client: RestClient) -> Any:
+        async def ask() -> Any:
+            return await _evicted(client)
+
+        await _taint(client, {"key": "x.io/bad", "value": "v", "effect": "NoSchedule"})
+        for name, tolerations in _TOLERATIONS.items():
+            await _claim(client, name)
+            await _pod(client, name, {"name": "c", "resourceClaimName": name}, nodeName="n")
+            given = {"devices": {"results": [{**_GIVEN["devices"]["results"][0], "tolerations": tolerations}]}}
+            await _allocate(client, name, name, given=given)
+        await _claim(client, "elsewhere")
+        await _pod(client, "elsewhere", {"name": "c", "resourceClaimName": "elsewhere"}, nodeName="n")
+        await _allocate(client, "elsewhere", "elsewhere", given={"devices": {"results": [{**_GIVEN["devices"]["results"][0], "device": "other"}]}})
+        # Names a claim that is reserved for another pod.
+        await _pod(client, "guest", {"name": "c", "resourceClaimName": "none"}, nodeName="n")
+        answers = [await settled(client, ask)]
+        # Not stale for as long as the test runs: upstream's disruption controller takes back what is older than 2 minutes.
+        since = {"lastTransitionTime": "2099-01-01T00:00:00Z"}
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "Mine", "message": "m", **since}
+        await client.patch(PODS, "without-effect", {"status": {"conditions": [condition]}}, NAMESPACE, subresource="status")
+        await _taint(client, {"key": "x.io/bad", "value": "v", "effect": "NoExecute"})
+        await until(lambda: _goes(client, "short"), "the shortest toleration has ended")
+        answers.append(await settled(client, ask))
+        await _taint(client)
+        answers.append(await settled(client, ask))
+        await client.delete(SLICES, "s")
+        return answers
+
+    return scenario
+
+
+async def _goes(client: RestClient, name: str) -> bool:
+    return "deletionTimestamp" in (await client.get(PODS, name, NAMESPACE))["metadata"]

@@ -253,6 +253,7 @@ SCENARIOS: dict[str, Scenario] = {
     "claims that pods use": storage_scenarios.used_claims(settled),
     "disruption budgets": storage_scenarios.budgets(settled),
     "claims for devices": device_scenarios.devices(settled),
+    "tainted devices": device_scenarios.taints(settled),
     "quotas": quota_scenarios.counted(settled),
     "requests for certificates": certificate_scenarios.approved(settled),
     "networks of services": address_scenarios.held(settled),

@@ -56,6 +56,8 @@ KINDS = [
     Kind("batch", "v1", "jobs", "Job", True),
     Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
     Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
+    Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True),
+    Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False),
 ]
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 PATH = re.compile(
