@@ -315,6 +315,8 @@ def answer(
         # Extenders may count a query as granted. Which of them a pod concerns, its object says.
         concerned = scheduler.extenders.of(pod) if pod.body else scheduler.extenders.configs
         document["extendersNotAsked"] = [each.url_prefix for each in concerned]
+    if caveats := _caveats(run, document["fits"]):
+        document["caveats"] = caveats
     if question == "what-if":
         told = {} if held.is_success else {"heldBack": {"plugin": held.plugin, "reason": held.message}}
         return {**document, **told}
@@ -332,6 +334,16 @@ def answer(
     document |= {**waits(scheduler, run, pod), "decisions": numbers}
     document["decision"] = None if explanation is None or wanted is None else decision_json(wanted, explanation)
     return document
+
+
+def _caveats(run: ProfileRun, fits: int) -> list[str]:
+    """Why the scheduler may choose another node than the best of all that fit."""
+    if run.rounds is not None:
+        return ["FlowPlacement chooses by the costs of a flow for all waiting pods, not by these scores"]
+    wanted = run.evaluator.search.nodes_to_find(run.evaluator.columns.count)
+    if fits > wanted:
+        return [f"an attempt ends once {wanted} nodes fit (percentageOfNodesToScore): the best may not be among them"]
+    return []
 
 
 def waits(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Json:

@@ -418,6 +418,8 @@ SCHEDULER: dict[str, str] = {
     "the old share on the others until they change",
     "counters": "counters of pools of devices with equal names and different drivers are separate",
     "search for devices": "it ends after it has examined 500,000 devices, not after filterTimeout",
+    "retries for nothing": "a waiting pod is not tried again after a change that cannot help it, as a cordon: its "
+    "condition and event keep the words of the last attempt. Upstream tries it: `1 node(s) were unschedulable`",
     "no special claim": "a pod with claims whose extended resources the node provides itself is bound; upstream makes "
     "an empty special claim for it, and fails in PreBind again and again",
 }

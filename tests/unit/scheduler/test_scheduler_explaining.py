@@ -414,3 +414,21 @@ async def test_extenders_that_a_pod_does_not_concern_are_not_told() -> None:
     await settle()
     assert what_if(scheduler, "p", containers=port)["extendersNotAsked"] == ["http://a"]
     await scheduler.stop()
+
+
+SAMPLED = SchedulerConfig(percentage_of_nodes_to_score=5)
+
+
+@pytest.mark.parametrize(("nodes", "cpu", "said"), [(150, "1", True), (150, "3", False), (90, "1", False)])
+async def test_a_best_node_that_an_attempt_may_not_see_is_told(nodes: int, cpu: str, said: bool) -> None:
+    """100 fitting nodes end an attempt; a third of the nodes has room for 3 CPUs."""
+    given = {f"n{number}": {"cpu": "4" if number % 3 == 0 else "2"} for number in range(nodes)}
+    async with scheduling(SAMPLED, **given) as (_, scheduler):
+        found = what_if(scheduler, "p", cpu=cpu)
+        assert ("caveats" in found) is said
+        assert any("once 100 nodes fit" in line for line in told(found)) is said
+
+
+async def test_without_sampling_the_best_node_is_named_without_a_caveat() -> None:
+    async with scheduling(**{f"n{number}": {"cpu": "2"} for number in range(150)}) as (_, scheduler):
+        assert "caveats" not in what_if(scheduler, "p", cpu="1")

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scheduler_objects import pod_object
 from scheduler_world import FakeApi, ManualClock, settle
 
+from minikube_py.cli.explain_pod import told
 from minikube_py.scheduler.config import ConfigError, SchedulerConfig, load
 from minikube_py.scheduler.configuration.files import checked
 from minikube_py.scheduler.flow.rounds import Rounds
@@ -518,3 +520,12 @@ async def test_a_model_keeps_nothing_of_pods_that_were_placed(name: str) -> None
         await settle()
         assert world.where("p0", "p1", "p2") == ["a", "a", "a"]
         assert world.scheduler.profiles["flow"].profile.placer.model._tasks == {}
+
+
+async def test_what_if_says_that_a_flow_chooses_otherwise() -> None:
+    async with flowing(n1={"cpu": "4"}) as w:
+        await settle()
+        for profile, said in (("flow", True), ("default-scheduler", False)):
+            found = w.scheduler.ask("what-if", pod_object("p", cpu="1", schedulerName=profile), {})
+            assert found is not None and found["best"] == ["n1"]
+            assert any("FlowPlacement" in line for line in told(found)) is said
