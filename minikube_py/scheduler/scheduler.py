@@ -121,10 +121,9 @@ class Scheduler:
         self._lent = PluginInformers(informers, clock)
         self.kinds = LentKinds(informers, clock, self._kind_changed, self._after_kinds)
         live, there = self.extenders.with_bodies(project_live, project_node)
-        asked, _ = self.extenders.with_bodies(project_pod, project_node)
+        self._asked, _ = self.extenders.with_bodies(project_pod, project_node)
         if self._group_cycle is not None:
-            live, asked = in_groups(live), in_groups(asked)
-        self._asked = asked
+            live, self._asked = in_groups(live), in_groups(self._asked)
         self._pods = informers.make(PODS, live)
         self._nodes = informers.make(NODES, there)
         self.matcher = self._make_matcher()

@@ -70,8 +70,7 @@ class Uncached:
         slot = int(left[position])
         node = self._columns.by_slot[slot]
         assert node is not None
-        # Sampled nodes are not in order.
-        wide = shared.wide_of(int(np.flatnonzero(selected == slot)[0]))
+        wide = shared.wide_of(int(np.flatnonzero(selected == slot)[0]))  # Sampled nodes are not in order.
         return Choice(node, prepared.state, int(totals[position]), evaluated, len(selected), shared.tops, wide)
 
     def _is_late(self, scorer: Scorer) -> bool:
