@@ -187,7 +187,7 @@ class SplitControlPlane:
 
     def _retention(self) -> list[str]:
         kept_s = self.config.retain_s
-        return [] if kept_s is None else ["--auto-compaction-retention", f"{math.floor(kept_s * 1000)}ms"]
+        return [] if kept_s is None else ["--auto-compaction-retention", f"{math.ceil(kept_s * 1000)}ms"]
 
     def _structures(self) -> list[str]:
         return [word for target in self.config.structures for word in ("--structure", target)]

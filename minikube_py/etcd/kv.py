@@ -186,8 +186,8 @@ class KV:
             await self._node.guard.allowed(txn)
             raise
         if reads_only(txn):
-            # As in etcd, whatever it compares.
-            if not all(read.serializable for read in reads_of(tree)):
+            # As in etcd, whatever it compares; but etcd counts no txn with one in it as a read.
+            if tree.nested or not all(read.serializable for read in reads_of(tree)):
                 await self._node.confirmed()
             who = await self._node.guard.read_txn(txn)
             result = await read_txn(self._node.member, txn)

@@ -187,19 +187,23 @@ async def test_a_watch_whose_messages_take_long_to_arrive_is_followed(takes_s: f
         assert feed.questions_max == UNANSWERED_MAX
 
 
+def compact_before_reads(etcd: FakeEtcd, times: int) -> None:
+    read, asked = etcd.read, list[Any]()
+
+    async def compacted(name: str, request: Any, once_s: float | None = None) -> Any:
+        if len(asked) < times:
+            await etcd.compact(await etcd.put(b"other", b""))
+        asked.append(request)
+        return await read(name, request, once_s)
+
+    etcd.read = compacted  # type: ignore[method-assign]
+
+
 async def test_a_compaction_between_two_pages_of_a_start_does_not_end_it() -> None:
     async with fake_etcd() as etcd:
         for number in range(40):
             await etcd.put(b"/registry/nodes/%02d" % number, NODE)
-        read, asked = etcd.read, list[Any]()
-
-        async def compacted_between(name: str, request: Any, once_s: float | None = None) -> Any:
-            if len(asked) < 6:
-                await etcd.compact(await etcd.put(b"other", b""))
-            asked.append(request)
-            return await read(name, request, once_s)
-
-        etcd.read = compacted_between  # type: ignore[method-assign]
+        compact_before_reads(etcd, 6)
         async with following(etcd) as feed:
             assert len(feed.mirror.state.index.current) >= 40
 
@@ -210,6 +214,7 @@ async def test_another_kubernetes_is_found_behind_a_compaction(foreign: int) -> 
         for number in range(foreign):
             await etcd.put(b"/registry/nodes/%03d" % number, NODE)
         await etcd.put(b"/registry/nodes/%03d" % foreign, b"k8s\0")
+        compact_before_reads(etcd, 6)
         with pytest.raises(InvalidRequest, match="another Kubernetes"):
             await etcd.feed().start()
 
