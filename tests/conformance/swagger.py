@@ -14,13 +14,6 @@ PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _GVK = "x-kubernetes-group-version-kind"
 NOT_HONOURED = {"shardSelector", "ignoreStoreReadErrorWithClusterBreakingPotential"}
 """Parameters of upstream's alpha features, which ours does not know."""
-NOT_MARKED = {
-    ("io.k8s.api.discovery.v1.EndpointSlice", "addressType"),
-    ("io.k8s.api.networking.v1.HTTPIngressPath", "pathType"),
-    ("io.k8s.api.resource.v1.DeviceSubRequest", "allocationMode"),
-    ("io.k8s.api.resource.v1.ExactDeviceRequest", "allocationMode"),
-}
-"""Fields whose values upstream's Go marks as an enumeration where our table of types has missed it."""
 
 
 def resources(server: Server) -> dict[str, Json]:
@@ -51,9 +44,6 @@ def differences(theirs: Json, mine: Json) -> list[str]:
     found = []
     for name, schema in _bare(mine["definitions"], True).items():
         wanted = _bare(theirs["definitions"].get(name, {}))
-        for of, field in NOT_MARKED:
-            if of == name:
-                wanted["properties"][field].pop("enum")
         told, known = schema.pop(_GVK, ()), wanted.pop(_GVK, ())
         # Of what all groups have, ours tells the groups that it serves.
         if schema != wanted or [kind for kind in told if kind not in known]:
