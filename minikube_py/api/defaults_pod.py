@@ -336,13 +336,6 @@ def default_pod(pod: Json) -> None:
         _default_pod_level_requests(spec)
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
-    if status := pod.get("status"):
-        ip, ips = status.get("podIP"), status.get("podIPs")
-        if ip and (not ips or ips[0].get("ip") != ip):
-            # The older field counts: who sends it may not know the list.
-            status["podIPs"] = [{"ip": ip}]
-        elif ips and not ip and (first := ips[0].get("ip")):
-            status["podIP"] = first
     if spec.get("hostNetwork"):
         _default_host_ports(spec)
     if status := pod.setdefault("status", {}):
