@@ -52,7 +52,8 @@ def follow(obj: Any, steps: tuple[Step, ...], left: list[int] | None = None) -> 
     found = [obj]
     for step in steps:
         if left is not None and (len(found) > 1 or not isinstance(step, str | int)):
-            left[0] -= sum(len(value) if isinstance(value, list | dict) else 1 for value in found)
+            each = max(len(steps_of(step[0])), 1) if isinstance(step, tuple) else 1
+            left[0] -= each * sum(len(value) if isinstance(value, list | dict) else 1 for value in found)
             if left[0] < 0:
                 return []
         found = [inner for value in found for inner in _next(value, step)]
@@ -69,8 +70,11 @@ def _next(value: Any, step: Step) -> list[Any]:
     if isinstance(step, int):
         return [value[step]] if -len(value) <= step < len(value) else []
     path, wanted = step
-    return [each for each in value if any(_text(v) == wanted for v in follow(each, steps_of(path)))]
+    return [each for each in value if any(_is_text(v, wanted) for v in follow(each, steps_of(path)))]
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _is_text(value: Any, wanted: str) -> bool:
+    """Objects and lists equal no text: writing them as one would take as long as they are."""
+    if isinstance(value, dict | list):
+        return False
+    return (str(value).lower() if isinstance(value, bool) else str(value)) == wanted

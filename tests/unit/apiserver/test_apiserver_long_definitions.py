@@ -9,6 +9,7 @@ import pytest
 from api_core import Core
 from turns import LINES_MAX, Elsewhere, Turns
 
+from minikube_py.api.custom.paths import follow, steps_of
 from minikube_py.apiserver.work import WorkHere
 
 Json = dict[str, Any]
@@ -124,3 +125,20 @@ async def test_a_table_of_many_columns_holds_up_nobody(core: Core, shape: str) -
 
     assert await turns.of(shown()) == 200
     assert turns.most < LINES_MAX, turns.most
+
+
+class Unwritten(list[int]):
+    def __repr__(self) -> str:
+        raise AssertionError("each column would write it again")
+
+
+def test_a_filter_costs_its_items_and_its_own_path() -> None:
+    items = [{"big": Unwritten([1]), "n": {"a": {"b": True}}, "at": 1}, {"big": "x", "n": {}, "at": 2}]
+    found = [
+        follow({"l": items}, steps_of(f".l[?(@{wanted})].at")) for wanted in ('.big=="x"', ".n.a.b==true", '.n=="{}"')
+    ]
+    assert found == [[2], [1], []]
+    left = [1000]
+    assert follow(items * 10, steps_of(f'[?(@{".n" * 50}=="x")]'), left) == []
+    assert left[0] == 0
+    assert follow(items * 10, steps_of('[?(@.=="x")]'), left) == [] and left[0] < 0
