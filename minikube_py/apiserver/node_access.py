@@ -26,7 +26,7 @@ from minikube_py.apiserver.auth import Asked, refusal
 from minikube_py.apiserver.node_claims import LEASE_NAMESPACE, NO_SLOT, NODE_PREFIX, NodeClaims, is_slot
 from minikube_py.apiserver.rbac import Policy
 from minikube_py.apiserver.rules import KUBELETS, NODE_RIGHTS, NODES, User
-from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.apiserver.watch_cache import WatchCache, slices
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 _READ: Final = ("get", "list", "watch")
@@ -36,9 +36,7 @@ _SCAN_SLICE: Final = 1000
 _SECRETS: Final = ("secretRef", "secretKeyRef", "nodePublishSecretRef")
 _CONFIG_MAPS: Final = ("configMapRef", "configMapKeyRef", "configMap")
 _SECRET_SOURCES: Final = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
-_OF_ONE_NODE: Final[dict[str, Kind]] = {
-    kind.plural: kind for kind in (PODS, VOLUMEATTACHMENTS, RESOURCESLICES)
-}
+_OF_ONE_NODE: Final[dict[str, Kind]] = {kind.plural: kind for kind in (PODS, VOLUMEATTACHMENTS, RESOURCESLICES)}
 """Kinds whose objects name their node themselves."""
 
 
@@ -117,41 +115,53 @@ class NodeAccess:
             return entry is not None and nodes.has(node_of(entry.decode()))
         if asked.plural == "persistentvolumes":
             entry = self._cache.of(PERSISTENTVOLUMES).entries.get(PERSISTENTVOLUMES.key("", asked.name))
-            return entry is not None and await self._is_claimed(nodes, entry.decode())
-        if await self._is_named(nodes, asked.plural, asked.namespace, asked.name):
+            namespace, name = _claim_of(entry.decode().get("spec") or {}) if entry is not None else ("", "")
+            return bool(name) and await self._is_named(nodes, _CLAIMS, namespace, {name})
+        if await self._is_named(nodes, asked.plural, asked.namespace, {asked.name}):
             return True
         return asked.plural == "secrets" and await self._is_of_volume(nodes, asked)
 
-    async def _is_named(self, nodes: Nodes, plural: str, namespace: str, name: str) -> bool:
-        # Few pods name it: search their bytes, decode only matches. An ephemeral volume does not name its claim.
-        quoted = orjson.dumps(name)
-        for number, entry in enumerate(self._cache.of(PODS).select(PODS.key(namespace, ""))):
-            if number % _SCAN_SLICE == _SCAN_SLICE - 1:
+    async def _is_named(self, nodes: Nodes, plural: str, namespace: str, names: set[str]) -> bool:
+        # Few pods name one: search their bytes, decode only matches. An ephemeral volume does not name its claim.
+        marks = [orjson.dumps(name) for name in names] if len(names) == 1 else [b'"persistentVolumeClaim"']
+        if plural == _CLAIMS:
+            marks.append(b'"ephemeral"')
+        for number, part in enumerate(slices(self._cache.of(PODS).select(PODS.key(namespace, "")), _SCAN_SLICE, True)):
+            if number:
                 await asyncio.sleep(0)
-            if quoted not in entry.value and (plural != _CLAIMS or b'"ephemeral"' not in entry.value):
-                continue
-            pod = entry.decode()
-            if nodes.has(node_of(pod)) and name in references(pod, plural):
-                return True
+            for entry in part:
+                if not any(mark in entry.value for mark in marks):
+                    continue
+                pod = entry.decode()
+                if nodes.has(node_of(pod)) and not names.isdisjoint(references(pod, plural)):
+                    return True
         return False
 
     async def _is_of_volume(self, nodes: Nodes, asked: Asked) -> bool:
-        """Whether a claimed volume names the secret for its nodes."""
+        """Whether a claimed volume names the secret for its nodes. All volumes of a class may name the same one: their
+        claims are looked for together."""
         quoted, wanted = orjson.dumps(asked.name), (asked.namespace, asked.name)
-        for number, entry in enumerate(self._cache.of(PERSISTENTVOLUMES).select(PERSISTENTVOLUMES.collection_prefix())):
-            if number % _SCAN_SLICE == _SCAN_SLICE - 1:
-                await asyncio.sleep(0)
-            if quoted not in entry.value:
-                continue
-            volume = entry.decode()
-            if wanted in _volume_secrets(volume.get("spec") or {}) and await self._is_claimed(nodes, volume):
+        claims: dict[str, set[str]] = {}
+        volumes = self._cache.of(PERSISTENTVOLUMES).select(PERSISTENTVOLUMES.collection_prefix())
+        for part in slices(volumes, _SCAN_SLICE, True):
+            await asyncio.sleep(0)
+            for entry in part:
+                if quoted in entry.value and wanted in _volume_secrets(spec := entry.decode().get("spec") or {}):
+                    namespace, name = _claim_of(spec)
+                    if name:
+                        claims.setdefault(namespace, set()).add(name)
+        for namespace, names in claims.items():
+            await asyncio.sleep(0)
+            if await self._is_named(nodes, _CLAIMS, namespace, names):
                 return True
         return False
 
-    async def _is_claimed(self, nodes: Nodes, volume: Json) -> bool:
-        claim = (volume.get("spec") or {}).get("claimRef") or {}
-        named = _CLAIMS, claim.get("namespace") or "", claim.get("name") or ""
-        return bool(claim) and await self._is_named(nodes, *named)
+
+def _claim_of(spec: Json) -> tuple[str, str]:
+    """The namespace and name of the claim that a PersistentVolume is bound to; both empty if it is not."""
+    claim = spec.get("claimRef") or {}
+    found = claim.get("namespace") or "", claim.get("name") or ""
+    return found if all(found) else ("", "")
 
 
 def node_of(obj: Json) -> str:

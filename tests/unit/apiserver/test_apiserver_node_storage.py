@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import pytest
 from api_core import PODS, Core, node, pod
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -16,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from minikube_py.api.errors import Json
 from minikube_py.apiserver.rules import AUTHENTICATED, User
+from minikube_py.apiserver.watch_cache import Entry
 
 N1 = User("system:node:n1", ("system:nodes", AUTHENTICATED))
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -130,6 +132,43 @@ async def test_a_node_reads_the_secrets_that_volumes_of_its_pods_name_for_nodes(
         await core.done("POST", f"{CORE}/persistentvolumes", made("v1", "PersistentVolume", name, **spec))
     codes = {name: (await core.ask("GET", f"{secrets}/{name}", user=N1))[0] for name in ref}
     assert codes == {"stage": 200, "control": 403, "target": 200, "far": 403}
+
+
+async def test_a_secret_of_many_volumes_reads_each_volume_and_pod_once(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All volumes of a class name one secret. The pod of the last volume is on the node that asks."""
+    count, ref = 40, {"namespace": "default", "name": "shared"}
+    secret = f"{CORE}/namespaces/default/secrets"
+    await core.done("POST", secret, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shared"}})
+    for name in ("n1", "n2"):
+        await core.done("POST", f"{CORE}/nodes", node(name))
+    for number in range(count):
+        spec: Json = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+        spec["csi"] = {"driver": "d.example.com", "volumeHandle": "h", "nodePublishSecretRef": ref}
+        spec["claimRef"] = {"namespace": "default", "name": f"p{number:02}-e"}
+        await core.done("POST", f"{CORE}/persistentvolumes", made("v1", "PersistentVolume", f"v{number:02}", **spec))
+        bound = pod(f"p{number:02}", "n1" if number == count - 1 else "n2")
+        claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+        source: Json = {"ephemeral": {"volumeClaimTemplate": claim}}
+        if number % 2:
+            source = {"persistentVolumeClaim": {"claimName": f"p{number:02}-e"}}
+        bound["spec"]["volumes"] = [{"name": "e", **source}]
+        await core.done("POST", PODS, bound)
+    decoded, decode = 0, Entry.decode
+
+    def counted(entry: Entry) -> Any:
+        nonlocal decoded
+        decoded += 1
+        return decode(entry)
+
+    monkeypatch.setattr(Entry, "decode", counted)
+    for code in (200, 403):
+        decoded = 0
+        assert (await core.ask("GET", f"{secret}/shared", user=N1))[0] == code
+        assert count <= decoded <= 2 * count + 10, decoded
+        if code == 200:
+            await core.done("DELETE", f"{PODS}/p{count - 1}", {"gracePeriodSeconds": 0})
 
 
 async def test_a_node_asks_for_no_certificate_of_another_node(core: Core) -> None:
