@@ -123,7 +123,7 @@ class NodeAccess:
 
     async def _is_named(self, nodes: Nodes, plural: str, namespace: str, names: set[str]) -> bool:
         # Few pods name one: search their bytes, decode only matches. An ephemeral volume does not name its claim.
-        marks = [orjson.dumps(name) for name in names] if len(names) == 1 else [b'"persistentVolumeClaim"']
+        marks = [orjson.dumps(min(names))] if len(names) == 1 else [b'"persistentVolumeClaim"']
         if plural == _CLAIMS:
             marks.append(b'"ephemeral"')
         for number, part in enumerate(slices(self._cache.of(PODS).select(PODS.key(namespace, "")), _SCAN_SLICE, True)):
