@@ -20,8 +20,6 @@ from minikube_py.scheduler.topology import Topology
 
 INITIAL_CAPACITY = 64
 LABEL_MASKS_MAX = 4096
-LABEL_KEYS_MAX = 256
-"""Pods may ask by any key; each takes up to ten bytes of each node."""
 COLUMN_MAX = 1 << 62
 """Larger sums are stored as this: it exceeds any node's capacity, and leaves room to add a pod."""
 FREE_ONE_BY_ONE_MAX = 64
@@ -153,6 +151,8 @@ class NodeColumns:
         self._free: dict[str, tuple[IntArray, int]] = {}
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
+        self.label_keys: dict[str, int] = {}
+        """How many nodes have each. Pods may name any other: nothing is kept of those."""
         self._label_values: dict[str, dict[str, dict[int, None]]] = {}
         self._label_masks: dict[tuple[str, str], BoolArray] = {}
         self._label_exists: dict[str, BoolArray] = {}
@@ -161,6 +161,7 @@ class NodeColumns:
         self._log: list[int] = []
         self._log_start = 0
         self._zeros = np.zeros(self.capacity, np.int64)
+        self._nowhere = np.zeros(self.capacity, np.bool_)
         self._port_slots: dict[tuple[str, int], dict[int, None]] = {}
         self._priorities: dict[int, int] = {}
         self._claim_slots: dict[str, dict[int, int]] = {}
@@ -243,9 +244,8 @@ class NodeColumns:
         """Label value -> slots that have it. Built on first use, then maintained."""
         found = self._label_values.get(key)
         if found is None:
-            if len(self._label_values) >= LABEL_KEYS_MAX:
-                self._label_values.clear()
-                self._forget_masks()
+            if key not in self.label_keys:
+                return {}
             found = self._label_values[key] = {}
             for node in self.by_slot:
                 if node is not None and (value := node.labels.get(key)) is not None:
@@ -255,14 +255,19 @@ class NodeColumns:
     def label_mask(self, key: str, value: str) -> BoolArray:
         mask = self._label_masks.get((key, value))
         if mask is None:
+            slots = self.label_values(key).get(value)
+            if slots is None:
+                return self._nowhere
             if len(self._label_masks) >= LABEL_MASKS_MAX:
                 self._label_masks.clear()
-            mask = self._label_masks[key, value] = self.slot_mask(self.label_values(key).get(value, ()))
+            mask = self._label_masks[key, value] = self.slot_mask(slots)
         return mask
 
     def label_exists(self, key: str) -> BoolArray:
         mask = self._label_exists.get(key)
         if mask is None:
+            if key not in self.label_keys:
+                return self._nowhere
             mask = np.zeros(self.capacity, np.bool_)
             for slots in self.label_values(key).values():
                 mask[list(slots)] = True
@@ -272,6 +277,8 @@ class NodeColumns:
     def label_ints(self, key: str) -> tuple[BoolArray, IntArray]:
         found = self._label_ints.get(key)
         if found is None:
+            if key not in self.label_keys:
+                return self._nowhere, self._zeros
             found = np.zeros(self.capacity, np.bool_), np.zeros(self.capacity, np.int64)
             for text, slots in self.label_values(key).items():
                 value = label_as_int(text)
@@ -508,7 +515,11 @@ class NodeColumns:
         """Updates label indexes; those never requested do not exist and cost nothing."""
         for key in {**old, **new}:
             before, after = old.get(key), new.get(key)
-            if before == after or key not in self._label_values:
+            if before == after:
+                continue
+            if before is None or after is None:
+                self._count_key(key, 1 if before is None else -1)
+            if key not in self._label_values:
                 continue
             values = self._label_values[key]
             if before is not None:
@@ -526,6 +537,15 @@ class NodeColumns:
             if key in self._label_ints:
                 _set_int(self._label_ints[key], slot, after)
 
+    def _count_key(self, key: str, by: int) -> None:
+        number = self.label_keys.get(key, 0) + by
+        if number:
+            self.label_keys[key] = number
+            return
+        del self.label_keys[key]
+        if self._label_values.pop(key, None) is not None:
+            self._forget_masks()
+
     def _grow(self) -> None:
         """Doubles the capacity. Arrays handed out earlier keep their old length; compare `generation`."""
         extra = self.capacity
@@ -535,8 +555,9 @@ class NodeColumns:
         def longer(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
             return np.concatenate((array, np.zeros(extra, array.dtype)))
 
-        for name in ("present", "unschedulable", "taint_class", "nonzero_cpu_milli", "nonzero_memory_bytes", "_zeros"):
+        for name in ("present", "unschedulable", "taint_class", "nonzero_cpu_milli", "nonzero_memory_bytes"):
             setattr(self, name, longer(getattr(self, name)))
+        self._zeros, self._nowhere = longer(self._zeros), longer(self._nowhere)
         for rows in (self._allocatable, self._requested):
             for resource in rows:
                 rows[resource] = longer(rows[resource])

@@ -280,7 +280,6 @@ class Topology:
         self._columns = columns
         self.namespaces: dict[str, Labels] = {}
         self._domains: dict[Hashable, Domains] = {}
-        self._domains_kept = 0
         self._eligible: dict[Hashable, Eligible] = {}
         self._classes: dict[str, dict[tuple[int, bool], LabelClass]] = {}
         self._empty: dict[LabelClass, None] = {}
@@ -294,11 +293,14 @@ class Topology:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def domains(self, key: str, blank: bool = False) -> Domains:
-        """By the label `key`; with `blank`, a node without it counts as having an empty value."""
-        found = self._domains.get((key, blank))
+        """By the label `key`; with `blank`, a node without it counts as having an empty value.
+
+        Pods may name any key: those that no node has share the same domains."""
+        known, other = key in self._columns.label_keys, "" if blank else None
+        found = self._domains.get((key if known else None, blank))
         if found is None:
-            found = Domains(self._columns, lambda node: node.labels.get(key, "" if blank else None))
-            self._domains[key, blank] = found
+            found = Domains(self._columns, (lambda node: node.labels.get(key, other)) if known else (lambda _: other))
+            self._domains[key if known else None, blank] = found
         return found
 
     def nodes(self) -> Domains:
@@ -319,9 +321,6 @@ class Topology:
         """The pods matched by all of `selectors`. Counted on first use, then maintained. Unused domains and eligible
         nodes may be evicted here: request them afterwards."""
         key = (tuple(selector.key for selector in selectors), living)
-        if len(self._domains) > ASKED_MIN:
-            # One query may have been asked by any number of keys.
-            self._make_room()
         found = self._asked.get(key)
         if found is None:
             self._make_room()
@@ -521,12 +520,11 @@ class Topology:
             del asked.classes[one]
 
     def _make_room(self) -> None:
-        """If there are too many queries or domains, drops half of the queries, least recently used first, and what only
-        they need."""
+        """If there are too many queries, drops half of them, least recently used first, and what served only them."""
         limit = max(ASKED_MIN, min(ASKED_MAX, ASKED_BYTES_MAX // (16 * self._columns.capacity)))
-        if len(self._asked) < limit and len(self._domains) < max(limit, 2 * self._domains_kept):
+        if len(self._asked) < limit:
             return
-        for asked in sorted(self._asked.values(), key=lambda one: one.used)[: (len(self._asked) + 1) // 2]:
+        for asked in sorted(self._asked.values(), key=lambda one: one.used)[: limit // 2]:
             asked.is_kept = False
             del self._asked[asked.key]
             _drop(self._asked_by_pair, asked.selectors[0].first_pair(), asked)
@@ -536,7 +534,6 @@ class Topology:
         eligible, domains = {view.eligible for view in views}, {view.domains for view in views}
         self._eligible = {key: one for key, one in self._eligible.items() if one in eligible}
         self._domains = {key: one for key, one in self._domains.items() if one in domains}
-        self._domains_kept = len(self._domains)
 
 
 def _drop(table: dict[tuple[str, str] | None, dict[T, None]], pair: tuple[str, str] | None, item: T) -> None:

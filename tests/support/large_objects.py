@@ -68,10 +68,10 @@ def node_terms(count: int) -> Json:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def pod_terms(kind: str, count: int) -> Json:
-    """`kind`: podAffinity or podAntiAffinity."""
+def pod_terms(kind: str, count: int, key: str = "") -> Json:
+    """`kind`: podAffinity or podAntiAffinity. `key`: begins the topology key of each term, which is its own then."""
     terms = [
-        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": each}}}
+        {"topologyKey": key + each if key else "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": each}}}
         for each in names("v", count)
     ]
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -184,6 +184,9 @@ CASES: Final[dict[str, Case]] = {
     "selectors of an aggregated role": Case((), (aggregating("agg", 4000), role("small", 0))),
     "absent owners": Case((), (absent_owners("c", 2500),)),
     "affinity to pods": Case((pod("q"),), (pod("p", affinity=pod_terms("podAffinity", 2500)), pod("r"))),
+    "affinity to pods by a key each": Case(
+        (pod("q"),), (pod("p", affinity=pod_terms("podAffinity", 2500, "k")), pod("r")), nodes=50
+    ),
     "anti-affinity to pods": Case((pod("q"),), (pod("p", affinity=pod_terms("podAntiAffinity", 1500)), pod("r"))),
     "ephemeral containers": Case((pod("p"),), (ephemeral("p", 2500),)),
 }

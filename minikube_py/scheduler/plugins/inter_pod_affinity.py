@@ -304,9 +304,9 @@ class InterPodAffinity:
 
 
 def counted(topology: Topology, selectors: tuple[PodSelector, ...], keys: Iterable[str]) -> tuple[Counted, ...]:
-    """The pods matched by all `selectors`, by each topology key."""
+    """The pods matched by all `selectors`, by each topology key; by those that no node has, once."""
     asked = topology.asked(selectors)
-    found = map(topology.domains, keys)
+    found = dict.fromkeys(map(topology.domains, keys))
     return tuple(Counted(domains, asked.by_domain(domains).counts) for domains in found)
 
 

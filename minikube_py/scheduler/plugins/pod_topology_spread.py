@@ -146,7 +146,12 @@ class PodTopologySpread:
         key = (pod.spec, pod.namespace, requires_keys, parts)
         topology = self._columns.topology
         found = self._followed.get(key)
-        if found is not None and all(known.asked.is_kept for known in found):
+        blank = not requires_keys
+        if found is not None and all(
+            # Once a node has the key, its domains are others.
+            known.asked.is_kept and known.view.domains is topology.domains(known.constraint.key, blank)
+            for known in found
+        ):
             for known in found:
                 topology.use(known.asked)
             return tuple(known._replace(constraint=c) for known, c in zip(found, constraints, strict=True))
@@ -157,7 +162,7 @@ class PodTopologySpread:
         keys = tuple(dict.fromkeys(one.key for one in constraints)) if requires_keys else ()
         made = []
         for one, about in zip(constraints, asked, strict=True):
-            domains = topology.domains(one.key, blank=not requires_keys)
+            domains = topology.domains(one.key, blank)
             which = counting(pod, one, keys)
             eligible = None if which.holds is None else topology.eligible(which.key, which.holds)
             made.append(Followed(one, about, about.by_domain(domains, eligible)))

@@ -10,7 +10,6 @@ from scheduler_objects import node, pod
 from scheduler_reference import Lent
 from scheduler_world import FakeApi, ManualClock, settle
 
-from minikube_py.scheduler import topology
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ConfigError, ProfileConfig
 from minikube_py.scheduler.framework import (
@@ -225,17 +224,24 @@ def test_its_own_labels_help_always_and_those_of_other_waiting_pods_never() -> N
     assert not hint(old, relabelled(pod("q"), pod("q", metadata=labelled(service="s")), UNSCHEDULED_POD))
 
 
-def test_topology_keys_that_pods_ask_by_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes eight bytes of each node, and nobody asks by it again."""
-    monkeypatch.setattr(topology, "ASKED_MAX", topology.ASKED_MIN)
+def test_nothing_is_kept_of_topology_keys_that_no_node_has() -> None:
+    """Each would take eight bytes of each node, and a pass over all nodes."""
     cache = Cache()
     cache.put_node(node("n", labels={"zone": "a"}))
     kept = cache.columns.topology
-    (selector,) = (each.pods for each in affinity_terms(pod("p", affinity=near(term(app="x")))).affinity)
-    for number in range(20 * topology.ASKED_MIN):
-        asked = kept.asked((selector,))
-        asked.by_domain(kept.domains(f"key{number}"))
-        asked.by_domain(kept.domains("zone"))
-        assert asked.is_kept
-    assert len(kept._domains) <= 2 * topology.ASKED_MIN
-    assert kept.domains("zone").placed == 1
+    wanted = pod("p", affinity=near(term(app="x"), term(app="y")))
+    one, other = (each.pods for each in affinity_terms(wanted).affinity)
+    for number in range(100):
+        for selector, key in ((one, f"key{number}"), (other, "zone")):
+            asked = kept.asked((selector,))
+            asked.by_domain(kept.domains(key))
+            asked.by_domain(kept.domains(key, blank=True))
+    assert len(kept._domains) == 4
+    assert [len(list(asked.views())) for asked in kept._asked.values()] == [2, 2]
+    # Once a node has such a key, only that key is another.
+    cache.put_node(node("m", labels={"key7": "b"}))
+    assert kept.domains("key7").by_value(kept.asked((one,)).by_domain(kept.domains("key7")).counts) == {"b": 0}
+    assert kept.domains("key7", blank=True).in_use == 2 and kept.domains("key8", blank=True).in_use == 1
+    assert kept.domains("key8").placed == 0 and kept.domains("key8") is kept.domains("key9")
+    cache.remove_node("m")
+    assert kept.domains("key7") is kept.domains("key8")

@@ -9,7 +9,7 @@ from scheduler_objects import node, pod, pod_object
 
 from minikube_py.fields.resource_requests import resource_requests
 from minikube_py.scheduler.cache import Cache
-from minikube_py.scheduler.columns import LABEL_KEYS_MAX, NodeColumns
+from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.objects import AMOUNT_MAX, project_node, project_pod
 
 MI = 1 << 20
@@ -207,16 +207,26 @@ def test_the_log_forgets_but_never_lies() -> None:
     assert columns.changed_since(columns.version) == []
 
 
-def test_label_keys_that_pods_ask_by_are_forgotten() -> None:
+def test_nothing_is_kept_of_label_keys_and_values_that_no_node_has() -> None:
+    """Pods may name any; each would take up to ten bytes of each node, and a pass over all nodes."""
     columns = NodeColumns()
     columns.put_node(node("n", labels={"i": "1", "k0": "2"}))
-    assert columns.label_mask("i", "1")[0] and columns.label_exists("k0")[0]
-    for number in range(3 * LABEL_KEYS_MAX):
-        columns.label_ints(f"k{number}")
-        columns.label_exists(f"k{number}")
-    columns.put_node(node("n", labels={"i": "3"}))
-    assert not columns.label_mask("i", "1")[0] and columns.label_mask("i", "3")[0] and not columns.label_exists("k0")[0]
-    assert max(len(columns._label_values), len(columns._label_ints), len(columns._label_exists)) <= LABEL_KEYS_MAX
+    for key, value in (("i", "1"), ("k0", "2"), *((f"k{number}", "2") for number in range(1, 1000)), ("i", "9")):
+        has = key in ("i", "k0") and value != "9"
+        assert columns.label_mask(key, value)[0] == columns.label_ints(key)[0][0] * (value != "9") == has
+        assert columns.label_exists(key)[0] == (key in columns.label_keys)
+    for kept in (columns._label_values, columns._label_exists, columns._label_ints):
+        assert kept.keys() == {"i", "k0"}
+    assert columns._label_masks.keys() == {("i", "1"), ("k0", "2")}
+    # A key comes, another goes, with its last node, and comes again.
+    columns.put_node(node("n", labels={"i": "3", "k5": "5"}))
+    assert columns.label_mask("k5", "5")[0] and columns.label_exists("k5")[0] and columns.label_ints("k5")[1][0] == 5
+    assert columns.label_mask("i", "3")[0] and not columns.label_mask("i", "1")[0] and not columns.label_exists("k0")[0]
+    assert "k0" not in columns._label_values
+    columns.put_node(node("m", labels={"k0": "2"}))
+    assert columns.label_mask("k0", "2")[:2].tolist() == [False, True] and columns.label_ints("k0")[1][1] == 2
+    columns.remove_node("m")
+    assert columns.label_keys == {"i": 1, "k5": 1} and not columns.label_mask("k0", "2").any()
 
 
 def test_resources_that_no_node_has_are_forgotten_with_their_pods() -> None:

@@ -217,3 +217,22 @@ async def test_a_pod_that_waits_for_another_zone_goes_once_there_is_one() -> Non
     await clock.advance(3)
     assert api.bound == [("p1", "n1"), ("p2", "n2")]
     await scheduler.stop()
+
+
+async def test_a_key_that_no_node_had_counts_once_nodes_have_it() -> None:
+    """What was counted without it is of no use any more."""
+    api, clock = FakeApi(), ManualClock()
+    for name in "abc":
+        api.node(name)
+    scheduler = Scheduler(api, clock, random.Random(3))
+    await scheduler.start()
+    for name in "pqrs":
+        api.pod(name, metadata={"labels": WEB}, topologySpreadConstraints=[{**BY_ZONE, "topologyKey": "rack"}])
+    await settle()
+    assert not api.bound
+    for name, rack in zip("abc", "xyz", strict=True):
+        api.node(name, labels={"rack": rack})
+    await settle()
+    await clock.advance(60)
+    assert len(api.bound) == 4 and {node for _, node in api.bound} == {"a", "b", "c"}
+    await scheduler.stop()
