@@ -301,13 +301,15 @@ def answer(
     limit = int(params.get("limit") or 0)
     needed = run.profile.kinds_needed(pod)
     if not scheduler.kinds.known(needed):
-        informers = {kind.resource.plural: scheduler.kinds.of(kind) for kind in needed}
-        unread = [f"{plural} ({why})" if (why := informers[plural].problem) else plural for plural in sorted(informers)]
-        raise service_unavailable(f"the scheduler has not read {', '.join(unread)} yet: {ASK_AGAIN}")
+        unread = {kind.resource.plural: one for kind in needed if not (one := scheduler.kinds.of(kind)).has_synced()}
+        told = [f"{plural} ({why})" if (why := unread[plural].problem) else plural for plural in sorted(unread)]
+        raise service_unavailable(f"the scheduler has not read {', '.join(told)} yet: {ASK_AGAIN}")
     with _undisturbed(scheduler, run, pod), _supposed(scheduler, pod, claims):
         held = run.profile.run_pre_enqueue(pod) if question == "what-if" else SUCCESS
         try:
             document = judged(run, _unplaced(pod), limit, pod.node_name)
+            if caveats := _caveats(scheduler, run, _unplaced(pod), document["fits"]):
+                document["caveats"] = caveats
         except PluginError as error:
             nothing = {"best": [], "tied": 0, "runnerUp": "", "fits": 0, "of": scheduler.columns.count, "nodes": []}
             document = {"pod": pod.key, **nothing, "message": str(error), "changes": [], "preemption": None}
@@ -315,11 +317,8 @@ def answer(
         # Extenders may count a query as granted. Which of them a pod concerns, its object says.
         concerned = scheduler.extenders.of(pod) if pod.body else scheduler.extenders.configs
         document["extendersNotAsked"] = [each.url_prefix for each in concerned]
-    if caveats := _caveats(run, document["fits"]):
-        document["caveats"] = caveats
     if question == "what-if":
-        told = {} if held.is_success else {"heldBack": {"plugin": held.plugin, "reason": held.message}}
-        return {**document, **told}
+        return document | ({} if held.is_success else {"heldBack": {"plugin": held.plugin, "reason": held.message}})
     document |= {"node": pod.node_name, "nowS": round(scheduler.clock.monotonic_s(), 6)}
     if pod.node_name and scheduler.node(pod.node_name) is None:
         document["nodeGone"] = f"node {pod.node_name} does not exist"
@@ -336,12 +335,13 @@ def answer(
     return document
 
 
-def _caveats(run: ProfileRun, fits: int) -> list[str]:
-    """Why the scheduler may choose another node than the best of all that fit."""
-    if run.rounds is not None:
+def _caveats(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, fits: int) -> list[str]:
+    """Why the scheduler may choose another node than the best of all that fit. It sees all nodes that the pod names."""
+    # Pods that concern extenders do not reach the rounds.
+    if run.rounds is not None and not scheduler.extended.concerns(pod):
         return ["FlowPlacement chooses by the costs of a flow for all waiting pods, not by these scores"]
     wanted = run.evaluator.search.nodes_to_find(run.evaluator.columns.count)
-    if fits > wanted:
+    if fits > wanted and run.evaluator.beside(pod).node_names is None:
         return [f"an attempt ends once {wanted} nodes fit (percentageOfNodesToScore): the best may not be among them"]
     return []
 

@@ -396,7 +396,7 @@ async def test_recorded_scores_add_up_to_the_total(
     await scheduler.stop()
 
 
-async def test_extenders_that_a_pod_does_not_concern_are_not_told() -> None:
+async def test_extenders_that_a_pod_does_not_concern_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     managing = {"urlPrefix": "http://a", "filterVerb": "f", "managedResources": [{"name": "example.com/port"}]}
     api = FakeApi()
     api.node("a")
@@ -411,6 +411,10 @@ async def test_extenders_that_a_pod_does_not_concern_are_not_told() -> None:
     classes.problem = "forbidden"
     with pytest.raises(StatusError, match=r"not read deviceclasses \(forbidden\), resourceclaims, .*: ask again"):
         what_if(scheduler, "p", containers=port)
+    with monkeypatch.context() as patched:
+        patched.setattr(classes, "has_synced", lambda: True)
+        with pytest.raises(StatusError, match="not read resourceclaims, resourceslices yet: ask again"):
+            what_if(scheduler, "p", containers=port)
     await settle()
     assert what_if(scheduler, "p", containers=port)["extendersNotAsked"] == ["http://a"]
     await scheduler.stop()
@@ -432,3 +436,29 @@ async def test_a_best_node_that_an_attempt_may_not_see_is_told(nodes: int, cpu: 
 async def test_without_sampling_the_best_node_is_named_without_a_caveat() -> None:
     async with scheduling(**{f"n{number}": {"cpu": "2"} for number in range(150)}) as (_, scheduler):
         assert "caveats" not in what_if(scheduler, "p", cpu="1")
+
+
+async def test_nodes_that_are_named_are_all_looked_at_and_have_no_caveat() -> None:
+    given = {f"n{number}": {"cpu": "2"} for number in range(150)}
+    named = {"key": "metadata.name", "operator": "In"}
+    terms = [{"matchFields": [{**named, "values": [name]}]} for name in given]
+    required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    async with scheduling(SAMPLED, **given) as (_, scheduler):
+        found = what_if(scheduler, "p", cpu="1", affinity=required)
+        assert found["fits"] == 150 and "caveats" not in found
+
+
+async def test_a_pod_of_an_extender_is_not_placed_in_rounds() -> None:
+    extender = {"urlPrefix": "http://a", "filterVerb": "f", "nodeCacheCapable": True}
+    profile = {"schedulerName": "flow", "plugins": {"multiPoint": {"enabled": [{"name": "FlowPlacement"}]}}}
+    head = {"apiVersion": API_VERSION, "kind": KIND, "percentageOfNodesToScore": 5, "profiles": [profile]}
+    for extenders, said in (([], "FlowPlacement"), ([extender], "once 100 nodes fit")):
+        api = FakeApi()
+        for number in range(150):
+            api.node(f"n{number}")
+        config = parse({**head, "extenders": extenders})
+        scheduler = Scheduler(api, ManualClock(), random.Random(3), config, Passing())
+        await scheduler.start()
+        (caveat,) = what_if(scheduler, "p", cpu="1", schedulerName="flow")["caveats"]
+        assert said in caveat
+        await scheduler.stop()
