@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 UNREAD_BYTES_MAX: Final = 256 << 10
 """Received bytes of one connection that no reader has taken: then it is not read until one does."""
 ALL_UNREAD_BYTES_MAX: Final = 64 << 20
-"""The same of all connections: those that hold the most end, until a quarter is free."""
+"""The same of all connections, with unfinished messages and frames: those that hold the most end, until a quarter is
+free."""
 MESSAGE_BYTES_MAX: Final = 1 << 20
 MESSAGE_FRAMES_MAX: Final = 1024
 PART_BYTES_MAX: Final = 64 << 10
@@ -80,11 +81,12 @@ _ALL: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _All]] = WeakKeyDiction
 
 
 class Unread:
-    """Bytes that one connection's channels hold. Its pump runs in this context, and is cancelled by a connection that
-    finds too much held."""
+    """Bytes that one connection holds, and of them those that readers can take. Its pump runs in this context, and is
+    cancelled by a connection that finds too much held."""
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.readable = 0
         self._room: asyncio.Future[None] | None = None
         self._all = _ALL.setdefault(asyncio.get_running_loop(), _All())
 
@@ -98,18 +100,23 @@ class Unread:
         if self._all.connections.pop(self, None) is not None:
             self._all.bytes -= self.bytes
 
-    def add(self, size: int) -> None:
+    def hold(self, size: int) -> None:
+        """A change of what waits for the rest of its message or frame."""
         self.bytes += size
         if self in self._all.connections:
             self._all.bytes += size
             if self._all.bytes > ALL_UNREAD_BYTES_MAX:
                 self._all.end_largest()
+
+    def add(self, size: int) -> None:
+        self.readable += size
+        self.hold(size)
         if size < 0 and self._room is not None:
             room, self._room = self._room, None
             room.set_result(None)
 
     async def room(self) -> None:
-        while self.bytes > UNREAD_BYTES_MAX:
+        while self.readable > UNREAD_BYTES_MAX:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -184,10 +191,10 @@ class Channel:
 class SpdyChannels:
     """Streams that the client opens, in order; None after the last."""
 
-    def __init__(self, duplex: Duplex) -> None:
+    def __init__(self, duplex: Duplex, unread: Unread | None = None) -> None:
         self.opened: asyncio.Queue[Channel | None] = asyncio.Queue()
         self._duplex = duplex
-        self._unread = Unread()
+        self._unread = unread or Unread()
         self._spdy = Spdy()
         self._channels: dict[int, Channel] = {}
 
@@ -208,7 +215,9 @@ class SpdyChannels:
 
     async def _take(self, data: bytes) -> None:
         """One step of what was received. Raises: Malformed, ConnectionError."""
+        before = self._spdy.held_bytes
         events = self._spdy.receive(data)
+        self._unread.hold(self._spdy.held_bytes - before)
         if self._spdy.outgoing:
             outgoing = bytes(self._spdy.outgoing)
             self._spdy.outgoing.clear()
@@ -254,6 +263,7 @@ class WebSocket:
     `text`: messages are sent as text; both kinds are taken."""
 
     def __init__(self, duplex: Duplex, *, text: bool = False) -> None:
+        self.unread = Unread()
         self._duplex = duplex
         self._text = text
         self._frames = WebSocketFrames(ConnectionType.SERVER)
@@ -277,7 +287,11 @@ class WebSocket:
                         await self._take(event)
             except (LocalProtocolError, RemoteProtocolError) as error:
                 raise Malformed(str(error)) from None
-        return self._messages.popleft() if self._messages else b""
+        if not self._messages:
+            return b""
+        message = self._messages.popleft()
+        self.unread.hold(-len(message))
+        return message
 
     async def write(self, data: bytes) -> None:
         """Raises: ConnectionError."""
@@ -305,6 +319,7 @@ class WebSocket:
         elif isinstance(event, (BytesMessage, TextMessage)):
             part = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
             self._message += part
+            self.unread.hold(len(part))
             if len(self._message) > MESSAGE_BYTES_MAX:
                 raise Malformed(f"a message of more than {MESSAGE_BYTES_MAX} bytes")
             self._message_frames += event.frame_finished
@@ -324,7 +339,7 @@ class NumberedChannels:
         self._socket = WebSocket(duplex, text=coded)
         self._coded = coded
         self._closes = closes
-        self._unread = Unread()
+        self._unread = self._socket.unread
         self.channels = [self._channel(number) for number in range(count)]
 
     async def pump(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.containers.channels import Channel, Duplex, NumberedChannels, SpdyChannels, WebSocket
+from minikube_py.containers.channels import Channel, Duplex, NumberedChannels, SpdyChannels, Unread, WebSocket
 from minikube_py.containers.process import nothing
 from minikube_py.containers.runtime import NotThere, Streams
 from minikube_py.containers.spdy import STREAMS_MAX, Malformed
@@ -56,7 +56,7 @@ class Upgrade(NamedTuple):
     """`headers` of the answer 101; then `serve` has the connection until it returns."""
 
     headers: Mapping[str, str]
-    serve: Callable[[Duplex], Awaitable[None]]
+    serve: Callable[[Duplex], Awaitable[object]]
 
 
 class Wanted(NamedTuple):
@@ -205,9 +205,9 @@ def forward(asked: Asked, ports: Sequence[int], pod: str, uid: str, dial: Dial) 
     async def serve(duplex: Duplex) -> None:
         if tunnels:
             socket = WebSocket(duplex)
-            await _forward_spdy(socket, pod, uid, dial)
+            wrong = await _forward_spdy(socket, pod, uid, dial, socket.unread)
             with suppress(ConnectionError):
-                await socket.finish()
+                await socket.finish(wrong)
             return
         numbered = NumberedChannels(duplex, 2 * len(ports), coded="base64" in protocol)
         for channel, number in zip(numbered.channels, (port for each in ports for port in (each, each))):
@@ -221,8 +221,9 @@ def forward(asked: Asked, ports: Sequence[int], pod: str, uid: str, dial: Dial) 
     return Upgrade(headers, serve)
 
 
-async def _forward_spdy(duplex: Duplex, pod: str, uid: str, dial: Dial) -> None:
-    streams = SpdyChannels(duplex)
+async def _forward_spdy(duplex: Duplex, pod: str, uid: str, dial: Dial, unread: Unread | None = None) -> str:
+    """What the client did wrong, or ""."""
+    streams = SpdyChannels(duplex, unread)
 
     async def work() -> None:
         waiting: dict[str, dict[str, Channel]] = {}
@@ -240,7 +241,7 @@ async def _forward_spdy(duplex: Duplex, pod: str, uid: str, dial: Dial) -> None:
                     del waiting[request]
                     group.create_task(_forward_one(pair["data"], pair["error"], int(port), pod, uid, dial))
 
-    await _while_connected(streams.pump(), work(), streams.finish)
+    return await _while_connected(streams.pump(), work(), streams.finish)
 
 
 async def _forward_one(data: Channel, error: Channel, port: int, pod: str, uid: str, dial: Dial) -> None:
@@ -279,14 +280,16 @@ async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
 
 async def _while_connected(
     pump: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], finish: Callable[[str], Awaitable[None]]
-) -> None:
-    """Runs until done, disconnected, or a protocol error."""
+) -> str:
+    """Runs until done, disconnected, or a protocol error, which it returns."""
     tasks = [asyncio.ensure_future(pump), asyncio.ensure_future(work)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         failed = tasks[0].exception() if tasks[0].done() and not tasks[0].cancelled() else None
+        wrong = str(failed) if isinstance(failed, Malformed) else ""
         with suppress(ConnectionError):
-            await finish(str(failed) if isinstance(failed, Malformed) else "")
+            await finish(wrong)
+        return wrong
     finally:
         await _end(tasks)
 

@@ -113,6 +113,10 @@ class Spdy:
         self.more = all(self._step(events) for _ in range(FRAMES_AT_ONCE))
         return events
 
+    @property
+    def held_bytes(self) -> int:
+        return len(self._buffer)
+
     def data(self, stream: int, data: bytes, *, fin: bool = False) -> bytes:
         return struct.pack(">II", stream, (_FIN << 24 if fin else 0) | len(data)) + data
 

@@ -6,16 +6,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import tracemalloc
+from collections.abc import Callable
 from unittest import mock
 
 import pytest
 from test_remote import KEY, Wire, dial, run
-from test_spdy import Client, data
+from test_spdy import Client, control, data
 from virtual_time import run_virtually
 from wsproto.frame_protocol import FrameProtocol, Opcode
 
 from minikube_py.containers import channels
-from minikube_py.containers.channels import MESSAGE_FRAMES_MAX, UNREAD_BYTES_MAX, SpdyChannels
+from minikube_py.containers.channels import (
+    MESSAGE_BYTES_MAX,
+    MESSAGE_FRAMES_MAX,
+    UNREAD_BYTES_MAX,
+    NumberedChannels,
+    SpdyChannels,
+    WebSocket,
+)
 from minikube_py.containers.remote import Asked, Wanted, command, forward
 from minikube_py.containers.spdy import STREAMS_MAX, Spdy
 
@@ -68,13 +76,33 @@ def test_a_compressor_takes_little() -> None:
         tracemalloc.stop()
 
 
-def test_the_connections_that_hold_most_end_when_all_hold_too_much(caplog: pytest.LogCaptureFixture) -> None:
+def unread_data(size: int) -> SpdyChannels:
+    return SpdyChannels(Lasting([opened(1), data(1, bytes(size), False)]))
+
+
+def unfinished_frame(size: int) -> SpdyChannels:
+    return SpdyChannels(Lasting([control(6, bytes(size))[:-1]]))
+
+
+def unfinished_message(size: int) -> NumberedChannels:
+    return NumberedChannels(Lasting([bytes(FrameProtocol(True, []).send_data(bytes(size), False))]), 1)
+
+
+def tunnelled(size: int) -> SpdyChannels:
+    socket = WebSocket(Lasting([bytes(FrameProtocol(True, []).send_data(bytes(size), False))]))
+    return SpdyChannels(socket, socket.unread)
+
+
+@pytest.mark.parametrize("held", [unread_data, unfinished_frame, unfinished_message, tunnelled])
+def test_the_connections_that_hold_most_end_when_all_hold_too_much(
+    caplog: pytest.LogCaptureFixture, held: Callable[[int], SpdyChannels | NumberedChannels]
+) -> None:
     sizes = (100, 5_000, 100, 4_000, 3_000)
 
     async def serve() -> list[bool]:
         pumps = []
         for size in sizes:
-            pumps.append(asyncio.ensure_future(SpdyChannels(Lasting([opened(1), data(1, bytes(size), False)])).pump()))
+            pumps.append(asyncio.ensure_future(held(size).pump()))
             for _ in range(20):
                 await asyncio.sleep(0)
         ended = [each.done() for each in pumps]
@@ -84,8 +112,35 @@ def test_the_connections_that_hold_most_end_when_all_hold_too_much(caplog: pytes
 
     with mock.patch.object(channels, "ALL_UNREAD_BYTES_MAX", 10_000), caplog.at_level(logging.WARNING):
         assert run_virtually(serve) == [False, True, False, False, False]
-    assert "1 connections into pods ended: 12200 bytes" in caplog.text
+    assert "1 connections into pods ended: 1" in caplog.text
     assert "the limit is 10000" in caplog.text
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_all_of_large_messages_is_read_and_nothing_stays_counted(numbered: bool) -> None:
+    """A message of the largest size, with the beginning of the next, received at once."""
+    sent = bytes(MESSAGE_BYTES_MAX - 8) if not numbered else bytes(MESSAGE_BYTES_MAX - 1)
+    payloads = [b"\0" + sent] * 2 if numbered else [opened(1), data(1, sent, False), data(1, sent, False)]
+    frames = FrameProtocol(True, [])
+    wire = Wire([b"".join(bytes(frames.send_data(each, True)) for each in payloads)])
+
+    async def serve() -> tuple[int, int]:
+        if numbered:
+            streams: SpdyChannels | NumberedChannels = NumberedChannels(wire, 1)
+            unread = streams._unread
+        else:
+            socket = WebSocket(wire)
+            streams, unread = SpdyChannels(socket, socket.unread), socket.unread
+        pump = asyncio.ensure_future(streams.pump())
+        channel = streams.channels[0] if isinstance(streams, NumberedChannels) else await streams.opened.get()
+        assert channel is not None
+        total = 0
+        while part := await asyncio.wait_for(channel.read(), 60):
+            total += len(part)
+        await pump
+        return total, unread.bytes
+
+    assert run_virtually(serve) == (2 * len(sent), 0)
 
 
 def test_what_no_program_reads_keeps_nobody_waiting() -> None:
@@ -109,10 +164,14 @@ def test_what_no_program_reads_keeps_nobody_waiting() -> None:
     assert served == [b"typed"]
 
 
-def test_a_client_is_told_what_was_wrong() -> None:
+@pytest.mark.parametrize("tunnel", [False, True])
+def test_a_client_is_told_what_was_wrong(tunnel: bool) -> None:
     first = bytes(FrameProtocol(True, []).send_data(b"\0", False))
     wire = Wire([first + bytes((0, 0x80, 0, 0, 0, 0)) * (MESSAGE_FRAMES_MAX + 1)])
-    run_virtually(lambda: command(NUMBERED, Wanted(True, True, False, False), ["x"], run, asyncio.sleep).serve(wire))
+    asked = NUMBERED._replace(socket_protocols=["SPDY/3.1+portforward.k8s.io"])
+    of_command = command(NUMBERED, Wanted(True, True, False, False), ["x"], run, asyncio.sleep)
+    upgrade = forward(asked, (), "p", "u", dial) if tunnel else of_command
+    run_virtually(lambda: upgrade.serve(wire))
     received = FrameProtocol(True, [])
     received.receive_bytes(wire.sent)
     (closed,) = [each.payload for each in received.received_frames() if each.opcode is Opcode.CLOSE]

@@ -459,8 +459,12 @@ def test_a_message_of_many_frames_ends_the_connection() -> None:
     frames = FrameProtocol(True, [])
     first = bytes(frames.send_data(b"a", False))
     wire = Wire([first + bytes((0, 0x80, 0, 0, 0, 0)) * (MESSAGE_FRAMES_MAX + 1)])
+
+    async def read() -> bytes:
+        return await WebSocket(wire).read()
+
     with pytest.raises(Malformed, match=f"more than {MESSAGE_FRAMES_MAX} frames"):
-        run_virtually(WebSocket(wire).read)
+        run_virtually(read)
 
 
 def test_ports_are_bounded_and_each_has_its_channels() -> None:
