@@ -44,7 +44,7 @@ from minikube_py.client.timers import Timers
 from minikube_py.client.workqueue import RateLimiter, RateLimitingQueue, work
 from minikube_py.controllers import views
 from minikube_py.controllers.autoscaling import AutoscalerConfig
-from minikube_py.controllers.device_taints import DEVICE_SLICES, held_devices, project_slice
+from minikube_py.controllers.device_taints import DEVICE_SLICES, held_devices, placed_taints, project_slice
 from minikube_py.controllers.informers import Informers, Needs
 from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
 from minikube_py.controllers.volume_views import (
@@ -205,7 +205,10 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
         BY_DEVICES: pod_devices,
     },
     DEVICE_CLAIMS: {BY_CONTROLLER: _controller_uid, BY_DEVICE: held_devices},
-    DEVICE_SLICES: {BY_POOL: lambda piece: (piece.pool,) if piece.taints else ()},
+    DEVICE_SLICES: {
+        BY_POOL: lambda piece: ((piece.pool, piece.generation),) if piece.taints else (),
+        BY_DEVICE: placed_taints,
+    },
     REPLICATION_CONTROLLERS: _WORKLOAD,
     REPLICA_SETS: {**_WORKLOAD, BY_LABEL: labels_of},
     DEPLOYMENTS: _WORKLOAD,

@@ -18,7 +18,8 @@ from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import PODS, Object, delete_options, path_of
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
 from minikube_py.controllers.base import BY_DEVICE, BY_POOL, ControllerContext, QueueController, QueueWorkers
-from minikube_py.controllers.device_taints import DEVICE_SLICES, Pool, SliceView, Taints, current, due_s, results_of
+from minikube_py.controllers.device_taints import DEVICE_SLICES, Pool, SliceView, due_s, placed_taints, results_of
+from minikube_py.controllers.node_taints import Taint
 from minikube_py.controllers.resource_claims import belongs_to
 from minikube_py.controllers.views import PodView
 from minikube_py.controllers.volume_views import DEVICE_CLAIMS, WholeView
@@ -42,17 +43,16 @@ class DeviceTaintEviction(QueueController):
         self._slices: Informer[SliceView] = context.informers.of(DEVICE_SLICES)
         self._generations: defaultdict[Pool, Counter[int]] = defaultdict(Counter)
         """How many slices of a pool have each."""
-        self._tainted: dict[Pool, Taints] = {}
-        """Pools without tainted devices are left out."""
+        self._newest: dict[Pool, int] = {}
         self._due_s: dict[str, float] = {}
         """When a pod must go, by namespace/name/uid."""
         self._workers = QueueWorkers(context, "device_taint_eviction", self.evict, WORKERS)
         self.evicted = 0
         self._slices.add_handler(
             Handler(
-                lambda new: self._slices_changed((), (new,)),
-                lambda old, new: self._slices_changed((old,), (new,)),
-                lambda old: self._slices_changed((old,), ()),
+                lambda new: self._slice_changed(None, new),
+                lambda old, new: self._slice_changed(old, new),
+                lambda old: self._slice_changed(old, None),
             )
         )
         self._claims.add_handler(Handler(self._claim, self._claim_updated, self._claim))
@@ -63,30 +63,40 @@ class DeviceTaintEviction(QueueController):
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def _slices_changed(self, old: tuple[SliceView, ...], new: tuple[SliceView, ...]) -> None:
-        for piece in old:
-            self._generations[piece.pool][piece.generation] -= 1
-        for piece in new:
-            self._generations[piece.pool][piece.generation] += 1
-        for pool in dict.fromkeys(piece.pool for piece in (*old, *new)):
-            left = self._generations[pool] = +self._generations[pool]
-            self._pool_changed(pool, max(left, default=0))
-            if not left:
-                del self._generations[pool]
-
-    def _pool_changed(self, pool: Pool, generation: int) -> None:
-        """Slices of earlier generations do not count."""
-        before, after = self._tainted.get(pool, {}), current(self._slices.store.by_index(BY_POOL, pool), generation)
-        if after == before:
-            return
-        if after:
-            self._tainted[pool] = after
-        else:
-            del self._tainted[pool]
-        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        using = [claim for name in changed for claim in self._claims.store.by_index(BY_DEVICE, (pool, name))]
+    def _slice_changed(self, old: SliceView | None, new: SliceView | None) -> None:
+        before, after = placed_taints(old), placed_taints(new)
+        changed = [place for place in {**before, **after} if before.get(place) != after.get(place)]
+        devices = dict.fromkeys((pool, name) for pool, _, name in changed)
+        # The new one first: a generation of one slice does not end meanwhile.
+        for piece, by in ((new, 1), (old, -1)):
+            if piece is not None:
+                devices |= self._count(piece.pool, piece.generation, by)
+        using = [claim for device in devices for claim in self._claims.store.by_index(BY_DEVICE, device)]
         for claim in {claim.key: claim for claim in using}.values():
             self._claim(claim)
+
+    def _count(self, pool: Pool, generation: int, by: int) -> dict[tuple[Pool, str], None]:
+        """The devices that count from now on, or no longer: slices of earlier generations do not."""
+        counts, before = self._generations[pool], self._newest.get(pool, -1)
+        counts[generation] += by
+        if not counts[generation]:
+            del counts[generation]
+        if by > 0:
+            after = max(before, generation)
+        else:
+            after = before if before in counts else max(counts, default=-1)
+        self._newest[pool] = after
+        if not counts:
+            del self._generations[pool], self._newest[pool]
+        if after == before:
+            return {}
+        store = self._slices.store
+        pieces = [piece for some in (before, after) for piece in store.by_index(BY_POOL, (pool, some))]
+        return dict.fromkeys((pool, name) for piece in pieces for name in piece.taints)
+
+    def _taints(self, pool: Pool, device: str) -> Sequence[Taint]:
+        pieces = self._slices.store.by_index(BY_DEVICE, (pool, self._newest.get(pool, -1), device))
+        return pieces[-1].taints[device] if pieces else ()
 
     def _claim_updated(self, old: WholeView, new: WholeView) -> None:
         if old.uid != new.uid or _users(old) != _users(new):
@@ -120,7 +130,7 @@ class DeviceTaintEviction(QueueController):
 
     def _pod_due_s(self, pod: PodView) -> float | None:
         """The earliest of its claims' times."""
-        if not pod.node or not self._tainted:
+        if not pod.node or not self._slices.store.index_values(BY_POOL):
             return None
         times = []
         for wanted in pod.devices:
@@ -130,7 +140,7 @@ class DeviceTaintEviction(QueueController):
             if claim is None or not results_of(claim) or (wanted.template and not belongs_to(claim, pod)):
                 continue
             if any(uid == pod.uid for _, uid in _users(claim)):
-                times.append(due_s(claim, lambda pool: self._tainted.get(pool, {})))
+                times.append(due_s(claim, self._taints))
         return min((each for each in times if each is not None), default=None)
 
     def _event(self, namespace: str, name: str, uid: str, what: str) -> None:

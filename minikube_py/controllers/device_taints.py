@@ -45,9 +45,11 @@ def project_slice(obj: Object) -> SliceView:
     return SliceView(*meta_of(obj["metadata"]), Pool(spec["driver"], pool["name"]), pool.get("generation") or 0, taints)
 
 
-def current(slices: Iterable[SliceView], generation: int) -> Taints:
-    """Of a pool that has this generation now."""
-    return {name: taints for each in slices if each.generation == generation for name, taints in each.taints.items()}
+def placed_taints(piece: SliceView | None) -> dict[tuple[Pool, int, str], Sequence[Taint]]:
+    """By pool, generation and name of the device."""
+    if piece is None:
+        return {}
+    return {(piece.pool, piece.generation, name): taints for name, taints in piece.taints.items()}
 
 
 def results_of(claim: WholeView) -> Sequence[Mapping[str, Any]]:
@@ -60,11 +62,11 @@ def held_devices(claim: WholeView) -> list[tuple[Pool, str]]:
     return [(Pool(each["driver"], each["pool"]), each["device"]) for each in results_of(claim)]
 
 
-def due_s(claim: WholeView, taints_of: Callable[[Pool], Taints]) -> float | None:
+def due_s(claim: WholeView, taints_of: Callable[[Pool, str], Sequence[Taint]]) -> float | None:
     """When its pods must go, in seconds since the epoch; None: they may stay."""
     found = []
     for result in results_of(claim):
-        for taint in taints_of(Pool(result["driver"], result["pool"])).get(result["device"], ()):
+        for taint in taints_of(Pool(result["driver"], result["pool"]), result["device"]):
             allowed_s = tolerated_s(taint, result.get("tolerations") or ())
             if allowed_s is not None:
                 found.append((parse_time_s(taint.get("timeAdded") or "") or 0.0) + allowed_s)

@@ -6,6 +6,7 @@ from step_clock import settle
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.meta import timestamp
+from minikube_py.client.store import ObjectStore
 from minikube_py.controllers.device_taints import tolerated_s
 
 ALL = {"operator": "Exists", "effect": "NoExecute"}
@@ -100,6 +101,39 @@ async def test_a_newer_generation_replaces_the_taints_of_a_pool():
         await w.api.request("DELETE", "/apis/resource.k8s.io/v1/resourceslices/newer")
         await settle()
         assert not w.pods()
+
+
+async def test_a_device_of_two_slices_is_tainted_as_long_as_one_says_so():
+    async with World(CONTROLLER) as w:
+        claimed(w, {**ALL, "tolerationSeconds": 30})
+        for name in ("s", "t"):
+            tainted(w, BAD, name=name)
+        await settle()
+        tainted(w, name="t")
+        await w.clock.advance(28)
+        assert set(w.pods()) == {"a/p"} and not w.reasons()
+        await w.clock.advance(4)
+        assert not w.pods()
+
+
+@pytest.mark.parametrize("rises", [False, True])
+async def test_a_slice_costs_its_own_devices(rises, monkeypatch):
+    """A node may publish as many slices of one pool, of as many generations, as it likes."""
+    read = []
+    by_index = ObjectStore.by_index
+
+    def counted(*args):
+        read.extend(found := by_index(*args))
+        return found
+
+    monkeypatch.setattr(ObjectStore, "by_index", counted)
+    async with World(CONTROLLER) as w:
+        for number in range(100):
+            tainted(w, BAD, name=f"s{number}", device=f"d{number}", generation=number if rises else 1)
+        claimed(w, device="d99")
+        await settle()
+        assert not w.pods()
+    assert len(read) < 400
 
 
 async def test_only_pods_that_have_reserved_the_claim_go():
