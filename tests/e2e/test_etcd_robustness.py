@@ -105,7 +105,8 @@ async def test_an_event_that_is_left_out_is_noticed(
     def lossy(self: Watching, answer: Any) -> None:
         nonlocal count
         count += bool(answer.events)
-        if count != 30 or not answer.events:
+        # One of thirty: a stream that ends at once is resumed, and misses nothing.
+        if count % 30 or not answer.events:
             taken(self, answer)
 
     monkeypatch.setattr(Watching, "_take", lossy)
@@ -115,6 +116,9 @@ async def test_an_event_that_is_left_out_is_noticed(
         await cluster.form(3)
         async with EtcdLoad(cluster, rng, "etcd") as load:
             await load.progress(200)
+            # Under load, many events come in one answer.
+            while count <= 60:
+                await load.progress(50)
             verdicts = await load.finish()
     finally:
         await cluster.close()
