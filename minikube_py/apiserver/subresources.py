@@ -54,12 +54,15 @@ class Subresources:
         check_namespace(PODS, metadata, route.namespace)
         name = route.name or metadata.get("name") or ""
         passage = self._writer.enter(route._replace(name=name), request, "CREATE")
-        if metadata.get("name") != name:
+        if passage is not None:
+            await passage.admit(None, binding)
+            name = route.name or binding["metadata"].get("name") or ""
+        if binding["metadata"].get("name") != name:
             raise bad_request("name in URL does not match name in Binding object")
         if errors := validate_binding(binding):
             raise invalid(GroupResource("", "bindings", "Binding"), name, errors)
         if passage is not None:
-            await passage.allow(None, binding)
+            await passage.validate(None, binding)
         wall_s = self._clock.wall_s()
 
         def make(old: Json) -> Json:

@@ -45,6 +45,37 @@ async def test_a_policy_is_asked_at_every_door(core: Core) -> None:
         assert status == 422 and answer["message"].endswith(f"denied request: {seen}"), (method, path, answer)
 
 
+async def test_a_binding_is_checked_as_admission_leaves_it(core: Core) -> None:
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["bindings", "pods/binding"],
+        "operations": ["CREATE"],
+    }
+    patch = "[JSONPatch{op: 'add', path: object.metadata.annotations.at, value: object.metadata.annotations.to}]"
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
+    }  # fmt: skip
+    await core.done("POST", f"{ADMISSION}/mutatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+    bound = {"metadata": {"name": "b"}, "spec": {"policyName": "p"}}
+    await core.done("POST", f"{ADMISSION}/mutatingadmissionpolicybindings", bound)
+    for name in ("free", "other"):
+        await core.done("POST", PODS, pod(name))
+    for path in (f"{DEFAULT}/bindings", f"{PODS}/free/binding"):
+        for at, value, code, reason in (
+            ("/target/name", "", 422, "target.name: Required value"),
+            ("/target/kind", "X", 422, 'target.kind: Unsupported value: "X"'),
+            ("/metadata/name", "absent", 404 if path.endswith("bindings") else 400, ""),
+            ("/target/name", "n2", 201, ""),
+        ):
+            name = "other" if path.endswith("bindings") else "free"
+            metadata = {"name": name, "annotations": {"at": at, "to": value}}
+            status, answer = await core.ask("POST", path, {"metadata": metadata, "target": {"name": "n1"}})
+            assert status == code and reason in answer.get("message", ""), (path, at, answer.get("message"))
+        assert (await core.done("GET", f"{PODS}/{name}"))["spec"]["nodeName"] == "n2"
+
+
 async def test_a_pod_named_as_the_subresource_is_reached(core: Core) -> None:
     await core.done("POST", "/api/v1/namespaces", {"metadata": {"name": "proxy"}})
     await core.done("POST", "/api/v1/nodes", node("n1"))
