@@ -131,6 +131,7 @@ def node_figures(columns: NodeColumns, node: NodeInfo) -> Counts:
 
 
 def check_labels(ours: NodeColumns, fresh: NodeColumns) -> None:
+    assert ours.label_keys == fresh.label_keys
     for key, values in ours._label_values.items():
         assert named(ours, values) == named(fresh, fresh.label_values(key)), key
         there = [(node, node.labels.get(key)) for node in ours.by_name.values()]
