@@ -114,8 +114,12 @@ class Watching:
         return Response(200, stream=stream)
 
     async def _stream(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
-        if self._cache.revision < options.revision <= self._cache.lost_revision:
-            error = expired(f"resource version {options.revision} was lost: the store was restored from a snapshot")
+        lost, revision = self._cache.lost_revision, self._cache.revision
+        # Once the store has passed it, nobody can tell which history an older one is of.
+        passed = revision > lost and not options.send_initial_events
+        if 0 < options.revision <= lost and (passed or options.revision > revision):
+            text = f"resource version {options.revision} may be one that was lost"
+            error = expired(f"{text}: the store was restored from a snapshot")
             return single_event_stream(self._limits, Encoder(selection.resource, form, self._clock), error_event(error))
         if selection.needs_store():
             return await self._from_store(selection, options, form)

@@ -67,6 +67,25 @@ async def test_too_old_a_version_is_told_in_the_stream(tmp_path: Path) -> None:
     await core.stop()
 
 
+async def test_a_version_that_may_be_of_a_lost_history_is_refused(core: Core) -> None:
+    """After a restore: those to come, and once the store has passed them, all that it lost."""
+    then = int(await version(core))
+    core.api.cache.lost_revision = then + 2
+    current = await core.watch(f"{MAPS}?resourceVersion={then}")
+    lost = await core.watch(f"{MAPS}?resourceVersion={then + 2}")
+    assert [(kind, obj["code"]) for kind, obj in await lost.rest()] == [("ERROR", 410)]
+    for name in "abc":
+        await core.done("POST", MAPS, config_map(name))
+    assert await current.named(3) == [("ADDED", name) for name in "abc"]
+    for known, first in ((then, "ERROR"), (then + 2, "ERROR"), (then + 3, "ADDED")):
+        seen = await core.watch(f"{MAPS}?resourceVersion={known}")
+        await core.done("POST", MAPS, config_map(f"new-{known}"))
+        assert [kind for kind, _ in await seen.take(1)] == [first]
+    whole = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    seen = await core.watch(f"{MAPS}?{whole}&resourceVersion={then + 2}")
+    assert [kind for kind, _ in await seen.take(1)] == ["ADDED"]
+
+
 async def test_selectors_turn_changes_into_arrivals_and_departures(core: Core) -> None:
     await core.done("POST", MAPS, config_map("a", {"team": "red"}))
     events = await core.watch(f"{MAPS}?labelSelector=team%3Dred&resourceVersion={await version(core)}")
