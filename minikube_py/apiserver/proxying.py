@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import orjson
 
@@ -55,7 +56,8 @@ def redirected(request: Request) -> Response:
 
 
 async def admitted(writer: Writer, route: Route, request: Request) -> str:
-    """The path to ask for, "" for none, once admission has let the connection pass. Raises: StatusError."""
+    """The path to ask for, "" for none, once admission has let the connection pass, perhaps to another path.
+    Raises: StatusError."""
     match = _UP_TO_PROXY[route.resource.namespaced].match(request.path)
     rest = request.path[match.end() :] if match is not None else ""
     passage = writer.enter(route, request, "CONNECT")
@@ -64,6 +66,8 @@ async def admitted(writer: Writer, route: Route, request: Request) -> str:
         if path := decode_path(rest).strip("/"):
             options["path"] = path
         await passage.allow(None, options)
+        if (left := options.get("path") or "") != path:
+            return "/" + quote(left.lstrip("/"))
     return rest
 
 

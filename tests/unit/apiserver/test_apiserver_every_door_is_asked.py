@@ -76,6 +76,28 @@ async def test_a_binding_is_checked_as_admission_leaves_it(core: Core) -> None:
         assert (await core.done("GET", f"{PODS}/{name}"))["spec"]["nodeName"] == "n2"
 
 
+async def test_a_connection_goes_where_admission_leaves_it(core: Core) -> None:
+    await core.done("POST", "/api/v1/nodes", node("n1"))
+    web = {**pod("web", "n1"), "metadata": {"name": "web"}}
+    web["spec"]["containers"][0]["ports"] = [{"containerPort": 80}]
+    await core.done("POST", PODS, web)
+    reached = {"status": {"phase": "Running", "podIP": "10.0.0.9"}}
+    await core.done("PATCH", f"{PODS}/web/status", reached, content_type=MERGE)
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/proxy"], "operations": ["CONNECT"]}
+    patch = "object.path == 'kept/a' ? [] : [JSONPatch{op: 'add', path: '/path', value: 'moved to/b'}]"
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
+    }
+    await core.done("POST", f"{ADMISSION}/mutatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+    bound = {"metadata": {"name": "b"}, "spec": {"policyName": "p"}}
+    await core.done("POST", f"{ADMISSION}/mutatingadmissionpolicybindings", bound)
+    for asked, path in (("kept/a/", "/kept/a/"), ("secret", "/moved%20to/b")):
+        response = await core.respond("GET", f"{PODS}/web:80/proxy/{asked}")
+        assert response.status == 200 and response.body.decode().endswith(f"GET {path}\n"), response.body
+
+
 async def test_a_pod_named_as_the_subresource_is_reached(core: Core) -> None:
     await core.done("POST", "/api/v1/namespaces", {"metadata": {"name": "proxy"}})
     await core.done("POST", "/api/v1/nodes", node("n1"))
