@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from api_core import MAPS, PODS, TABLE, Core, config_map, pod
+from api_core import MAPS, PODS, TABLE, Core, config_map, node, pod
 
 from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver.bookmarks import bookmark_object
@@ -100,6 +100,12 @@ async def test_a_pods_address_is_the_first_of_its_addresses(core: Core, way: str
             body = {**await core.done("GET", f"{PODS}/{name}"), "status": status}
         for found in (await core.done(method, at, body, kind), await core.done("GET", f"{PODS}/{name}")):
             assert (found["status"].get("podIP"), found["status"].get("podIPs")) == (address, addresses), (way, status)
+
+
+async def test_a_nodes_older_range_counts_where_both_are_given(core: Core) -> None:
+    ranges = {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.2.0.0/24"]}
+    found = await core.done("POST", "/api/v1/nodes", {**node("n"), "spec": ranges})
+    assert found["spec"] == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}
 
 
 async def test_a_pods_own_requests_follow_those_that_a_limit_range_sets(core: Core) -> None:
