@@ -32,7 +32,7 @@ async def answer(request: web.Request) -> web.Response:
         return web.json_response({"major": "1", "minor": "36", "gitVersion": "v1.36.2"})
     tag = request.headers.get("If-None-Match")
     if path.startswith("/openapi"):
-        found = openapi.document(path, accept, request.query_string, tag)
+        found = openapi.document(path, accept, request.query.get("hash", ""), tag)
     else:
         found = discovery.document(path, accept, "127.0.0.1", tag)
     if found is None:

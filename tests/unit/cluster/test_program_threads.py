@@ -122,7 +122,8 @@ async def by_a_future_that_is_awaited(clients: Any) -> None:
     """Not made by the loop, as those that libraries make."""
     future = asyncio.Future[int]()
     waiting = asyncio.create_task(asyncio.wait((future,)))
-    await asyncio.sleep(0)
+    # The order of what is ready is drawn: it has begun to wait only once time passes.
+    await asyncio.wait((waiting,), timeout=1)
     elsewhere(future.set_result, 1)
     await waiting
 
