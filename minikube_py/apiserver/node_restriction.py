@@ -281,12 +281,11 @@ def _claim_status(who: str, sub: str, old: Json | None, new: Json | None) -> str
 
 def _beside_own_status(claim: Json) -> Json:
     """Without what is empty: upstream compares by meaning."""
-    parts = {
+    return {
         "metadata": {k: v for k, v in claim["metadata"].items() if v and k not in _OF_EACH_WRITE},
         "spec": claim.get("spec") or {},
         "status": {k: v for k, v in (claim.get("status") or {}).items() if v and k not in _OWN_CLAIM_STATUS},
     }
-    return parts
 
 
 def _signing_request(nodes: Nodes, spec: Json) -> str | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+import orjson
+
 from minikube_py.api.errors import StatusError
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.service_tokens import SigningKey
@@ -38,9 +40,12 @@ from minikube_py.client.rest import (
     Object,
     ResourceRef,
     RestClient,
+    delete_options,
+    path_of,
 )
 from minikube_py.client.store import Indexer, ObjectStore
 from minikube_py.client.timers import Timers
+from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
 from minikube_py.client.workqueue import RateLimiter, RateLimitingQueue, work
 from minikube_py.controllers import views
 from minikube_py.controllers.autoscaling import AutoscalerConfig
@@ -350,3 +355,25 @@ def has_cause(error: StatusError, cause: str) -> bool:
     """Whether `cause` is a reason in details.causes, for example NamespaceTerminating."""
     causes = (error.details or {}).get("causes") or ()
     return any(entry.get("reason") == cause for entry in causes)
+
+
+def disruption(reason: str, message: str, since: str) -> Object:
+    """The condition. `since`: its lastTransitionTime."""
+    return {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since,
+    }
+
+
+async def delete_pod(
+    client: RestClient, namespace: str, name: str, uid: str, status: Object | None, grace_s: int | None
+) -> None:
+    """Once its status says why; `status`: None for no change. `grace_s`: None for its own. Raises: StatusError."""
+    path = path_of(PODS, namespace, name)
+    if status is not None:
+        patch = orjson.dumps({"metadata": {"uid": uid}, "status": status})
+        await client.raw("PATCH", f"{path}/status", None, patch, STRATEGIC_MERGE_PATCH)
+    await client.raw("DELETE", path, None, orjson.dumps(delete_options(uid, "", grace_s, "")))

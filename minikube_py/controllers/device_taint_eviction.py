@@ -10,14 +10,19 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-import orjson
-
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import NORMAL, Involved, timestamp
 from minikube_py.client.informer import Handler, Informer
-from minikube_py.client.rest import PODS, Object, delete_options, path_of
-from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
-from minikube_py.controllers.base import BY_DEVICE, BY_POOL, ControllerContext, QueueController, QueueWorkers
+from minikube_py.client.rest import PODS, Object
+from minikube_py.controllers.base import (
+    BY_DEVICE,
+    BY_POOL,
+    ControllerContext,
+    QueueController,
+    QueueWorkers,
+    delete_pod,
+    disruption,
+)
 from minikube_py.controllers.device_taints import DEVICE_SLICES, Pool, SliceView, due_s, placed_taints, results_of
 from minikube_py.controllers.node_taints import Taint
 from minikube_py.controllers.resource_claims import belongs_to
@@ -168,24 +173,16 @@ class DeviceTaintEviction(QueueController):
         if pod["metadata"]["uid"] != uid or pod["metadata"].get("deletionTimestamp"):
             return
         self._event(namespace, name, uid, "Marking for deletion")
-        path = path_of(PODS, namespace, name)
         condition = self._condition((pod.get("status") or {}).get("conditions") or ())
-        patch = orjson.dumps({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
-        await self._client.raw("PATCH", f"{path}/status", None, patch, STRATEGIC_MERGE_PATCH)
-        await self._client.raw("DELETE", path, None, orjson.dumps(delete_options(uid, "", None, "")))
+        await delete_pod(self._client, namespace, name, uid, {"conditions": [condition]}, None)
         self.evicted += 1
 
     def _condition(self, before: Sequence[Object]) -> Object:
         """One that another disruption has set keeps its time."""
         true = (each for each in before if (each["type"], each["status"]) == ("DisruptionTarget", "True"))
-        standing = next(true, {})
-        return {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByDeviceTaintManager",
-            "message": "Device Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": standing.get("lastTransitionTime") or timestamp(self._clock.wall_s()),
-        }
+        since = next(true, {}).get("lastTransitionTime") or timestamp(self._clock.wall_s())
+        why = "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint"
+        return disruption(*why, since)
 
 
 def _id(pod: PodView) -> str:

@@ -11,15 +11,12 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-import orjson
-
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer
-from minikube_py.client.rest import NODES, PODS, Object, delete_options, path_of
+from minikube_py.client.rest import NODES, PODS, Object
 from minikube_py.client.timers import has_passed
-from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
-from minikube_py.controllers.base import BY_NODE, ControllerContext
+from minikube_py.controllers.base import BY_NODE, ControllerContext, delete_pod, disruption
 from minikube_py.controllers.views import NodeView, PodView
 from minikube_py.env import ended
 from minikube_py.errors import MinikubeError
@@ -137,26 +134,13 @@ class PodGarbageCollector:
 
     async def _fail_and_delete(self, pod: PodView, orphaned: bool) -> None:
         """Marks an unfinished pod Failed so that its watchers stop waiting, then deletes it without grace."""
-        path = path_of(PODS, pod.namespace, pod.name)
+        status: Object = {"phase": "Failed"}
+        if orphaned:
+            why = "DeletionByPodGC", "PodGC: node no longer exists"
+            status["conditions"] = [disruption(*why, timestamp(self._clock.wall_s()))]
         try:
-            if not pod.terminal:
-                status: Object = {"phase": "Failed"}
-                if orphaned:
-                    status["conditions"] = [self._disruption()]
-                patch = {"metadata": {"uid": pod.uid}, "status": status}
-                await self._client.raw("PATCH", f"{path}/status", None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)
-            body = orjson.dumps(delete_options(pod.uid, "", 0, ""))
-            await self._client.raw("DELETE", path, None, body)
+            await delete_pod(self._client, pod.namespace, pod.name, pod.uid, None if pod.terminal else status, 0)
         except StatusError as error:
             # Gone, or another pod has its name.
             if error.code not in (404, 409):
                 raise
-
-    def _disruption(self) -> Object:
-        return {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByPodGC",
-            "message": "PodGC: node no longer exists",
-            "lastTransitionTime": timestamp(self._clock.wall_s()),
-        }

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import orjson
-
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import NORMAL, timestamp
 from minikube_py.client.informer import Handler, Informer
-from minikube_py.client.rest import NODES, PODS, Object, delete_options, path_of
+from minikube_py.client.rest import NODES, PODS
 from minikube_py.client.timers import Timer
-from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
-from minikube_py.controllers.base import BY_NODE, ControllerContext, QueueWorkers, involved
+from minikube_py.controllers.base import BY_NODE, ControllerContext, QueueWorkers, delete_pod, disruption, involved
 from minikube_py.controllers.node_taints import NO_EXECUTE, Taint, toleration_s
 from minikube_py.controllers.views import NodeView, PodView
 
@@ -122,18 +119,10 @@ class TaintEvictionController:
             return
         if not pod.deleting:
             self._event(pod, "Marking for deletion Pod")
-            condition: Object = {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "DeletionByTaintManager",
-                "message": "Taint manager: deleting due to NoExecute taint",
-                "lastTransitionTime": timestamp(self._clock.wall_s()),
-            }
-            patch = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-            path = path_of(PODS, pod.namespace, pod.name)
+            why = "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
+            status = {"conditions": [disruption(*why, timestamp(self._clock.wall_s()))]}
             try:
-                await self._client.raw("PATCH", f"{path}/status", None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)
-                await self._client.raw("DELETE", path, None, orjson.dumps(delete_options(pod.uid, "", None, "")))
+                await delete_pod(self._client, pod.namespace, pod.name, pod.uid, status, None)
                 self.evicted += 1
             except StatusError as error:
                 if error.code not in (404, 409):
