@@ -6,6 +6,7 @@
     python tests/mutants/mutants_command.py --only raft            of one package
     python tests/mutants/mutants_command.py --again JOURNAL        the survivors of an earlier run, at this commit
     python tests/mutants/mutants_command.py --report               what the journal says so far
+    python tests/mutants/mutants_command.py --commit C --resume FILE   goes on with a draw that `--json` has recorded
 
 A draw is fixed by the commit: its hash is the seed, each package and each operator has its share (`mutation_draw`,
 `mutation_operators`). Mutants are planted in a copy of the commit's files; the checkout is not touched, and need not be
@@ -37,7 +38,7 @@ from typing import TypeVar
 from mutation_draw import QUOTAS, candidates, draw
 from mutation_map import files, measured
 from mutation_operators import Change
-from mutation_report import Journal, Report, reasons
+from mutation_report import Journal, Report, reasons, recorded
 from mutation_tree import ROOT, Tree, commit_of
 from mutation_trial import KILLED, SURVIVED, Verdict, by_histories, by_tests
 from mutation_watched import Watched, Witnesses
@@ -60,6 +61,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=1e9, metavar="M", help="begin no mutant after so many minutes")
     parser.add_argument("--report", action="store_true", help="try nothing; print what the journal says")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="its verdicts count; as --json has written it")
     parser.add_argument("--folder", type=Path, default=ROOT / "results/mutants", help="of journals")
     return parser.parse_args(arguments)
 
@@ -102,12 +104,19 @@ class Run:
         trees = [Tree(scratch / str(each), self.commit) for each in range(max(1, arguments.jobs))]
         try:
             wanted = self.wanted(trees[0].folder)
+            if arguments.resume:
+                self._resume(wanted)
             if not arguments.report:
                 self._try(trees, wanted)
             return self.report(wanted)
         finally:
             for tree in trees:
                 tree.close()
+
+    def _resume(self, wanted: list[Change]) -> None:
+        for verdict in recorded(self.arguments.resume, self.commit, wanted):
+            if verdict.key not in self.journal.verdicts:
+                self.journal.add(verdict)
 
     def _try(self, trees: list[Tree], wanted: list[Change]) -> None:
         coverage = measured(self.folder / "map.jsonl", trees[0], QUOTAS, self.tell)

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from mutation_draw import QUOTAS
-from mutation_operators import OPERATORS
+from mutation_operators import OPERATORS, Change
 from mutation_trial import KILLED, NOT_IMPORTED, SURVIVED, TIMEOUT, Verdict
 
 JUDGED: Final = Path(__file__).with_name("judged.toml")
 EQUIVALENT: Final = "equivalent"
 COLUMNS: Final = (KILLED, SURVIVED, EQUIVALENT, TIMEOUT, NOT_IMPORTED)
+OUTCOME: Final = ("status", "by", "tests", "histories", "cpu_s", "histories_s")
+"""What a draw does not say of a mutant: how it went."""
 
 
 class Journal:
@@ -34,6 +36,23 @@ class Journal:
         self.verdicts[verdict.key] = verdict
         with self._path.open("a") as file:
             file.write(json.dumps(verdict._asdict()) + "\n")
+
+
+def recorded(report: Path, commit: str, drawn: Iterable[Change]) -> list[Verdict]:
+    """The verdicts that an earlier report, as `to_json` gives it, has of these mutants.
+
+    Raises: SystemExit if it is of another commit, or has no verdict for each mutant that it counts."""
+    document = json.loads(report.read_text())
+    if document["commit"] != commit:
+        raise SystemExit(f"{report} is of commit {document['commit']}, not of {commit}")
+    verdicts = document.get("verdicts", {})
+    if len(verdicts) != document["drawn"]:
+        raise SystemExit(f"{report} counts {document['drawn']} mutants and has verdicts of {len(verdicts)}")
+    return [
+        Verdict(each.key, each.path, each.line, each.function, each.operator, each.old, each.new, **verdicts[each.key])
+        for each in drawn
+        if each.key in verdicts
+    ]
 
 
 class Reasons(NamedTuple):
@@ -126,6 +145,7 @@ class Report:
                 for name, those in self._groups().items()
             },
             "cpu_s": round(sum(verdict.cpu_s for verdict in self.verdicts)),
+            "verdicts": {verdict.key: _outcome(verdict) for verdict in self.verdicts},
             "survivors": [
                 {**verdict._asdict(), "reason": self.known.survivor.get(verdict.key, "")}
                 for verdict in self.survivors()
@@ -136,3 +156,8 @@ class Report:
                 if self.status(verdict) == EQUIVALENT
             ],
         }
+
+
+def _outcome(verdict: Verdict) -> dict[str, Any]:
+    """Without what is empty; `status` always."""
+    return {name: value for name in OUTCOME if (value := getattr(verdict, name))}

@@ -6,11 +6,12 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mutation_map import HISTORIES, Coverage, _of_other_commits, _sources, importers
 from mutation_operators import Change, changes
-from mutation_report import Journal, Reasons, Report, Score, reasons
+from mutation_report import Journal, Reasons, Report, Score, reasons, recorded
 from mutation_tree import ROOT, Tree, commit_of
 from mutation_trial import KILLED, NOT_IMPORTED, SURVIVED, TIMEOUT, Verdict, by_histories, by_tests
 from mutation_warm import TEST_ALLOWANCE_S
@@ -207,6 +208,30 @@ def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     journal.add(verdict._replace(status=KILLED, by="a later test"))
     read = Journal(tmp_path / "journal.jsonl").verdicts
     assert [(key, each.status) for key, each in read.items()] == [("k1", KILLED), ("k2", KILLED)]
+
+
+def test_a_draw_goes_on_from_its_report(tmp_path: Path) -> None:
+    drawn = [Change(MODULE, "constant", "f", line, line, line, line + 1, str(line), "0") for line in range(1, 6)]
+
+    def verdict(change: Change, **outcome: Any) -> Verdict:
+        return Verdict(change.key, change.path, change.line, change.function, change.operator, change.old, change.new,
+                       **outcome)  # fmt: skip
+
+    known = [
+        verdict(drawn[0], status=SURVIVED, tests=3, histories=30, cpu_s=2.5, histories_s=1.5),
+        verdict(drawn[2], status=KILLED, by="a test"),
+        verdict(drawn[4], status=TIMEOUT),
+    ]
+    file, written = tmp_path / "report.json", Report(known, Reasons({}, {})).to_json("c1", "c1")
+    file.write_text(json.dumps(written))
+    assert recorded(file, "c1", drawn) == known
+    assert recorded(file, "c1", drawn[:3]) == known[:2], "a shorter draw"
+    with pytest.raises(SystemExit, match="is of commit c1, not of c2"):
+        recorded(file, "c2", drawn)
+    del written["verdicts"][drawn[0].key]
+    file.write_text(json.dumps(written))
+    with pytest.raises(SystemExit, match="counts 3 mutants and has verdicts of 2"):
+        recorded(file, "c1", drawn)
 
 
 def test_a_score_knows_how_sure_it_is() -> None:
