@@ -136,7 +136,7 @@ class Matched(NamedTuple):
 
 
 def match(conditions: Sequence[Json], bindings: Mapping[str, object], fails: bool) -> Matched:
-    """`fails`: an error rejects the request instead of skipping the policy or webhook. Raises: Unanswered."""
+    """`fails`: an error rejects the request instead of skipping the policy or webhook."""
     left, errors = CONDITIONS_COST_MAX, []
     for each in conditions:
         found = condition(each["expression"].strip(), "params" in bindings)

@@ -145,7 +145,7 @@ class _Variables(dict[str, Any]):
 
 
 class Policy:
-    """Compiled lazily; partial results survive a step limit. Evaluation raises Unanswered (`authorizer_checks`)."""
+    """Compiled lazily; partial results survive a step limit."""
 
     def __init__(self, spec: Json) -> None:
         self._spec = spec

@@ -1,16 +1,20 @@
 """The `authorizer` of expressions: what checks it can describe, and the answers.
 
-Evaluation is pure. A check without an answer ends it with `Unanswered`; the caller adds the answer and evaluates again.
-Within one evaluation the same check has one answer, as behind upstream's cache.
+Evaluation is pure. A check without an answer is an error value and is noted; evaluation continues, so that it notes the
+others too, and its result is dropped. The caller adds all answers and evaluates again: an evaluation is repeated for
+checks that depend on the answers to others, not for each check. Within one evaluation the same check has one answer, as
+behind upstream's cache.
 
 Source: apiserver `pkg/cel/library/authz.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from minikube_py.api.errors import StatusError
 from minikube_py.api.meta import is_dns1123_label, is_dns1123_subdomain
 from minikube_py.cel.values import EvaluationError, OwnEquality
 
@@ -35,22 +39,35 @@ class Check(NamedTuple):
     label_selector: str = ""
 
 
-Answers = dict[Check, tuple[bool, str]]
-"""Whether a check is allowed, and why."""
+@dataclass(slots=True)
+class Answers:
+    """`known`: whether a check is allowed, and why. `lacking`: the checks that an evaluation found no answer to."""
+
+    known: dict[Check, tuple[bool, str]] = field(default_factory=dict)
+    lacking: dict[Check, None] = field(default_factory=dict)
 
 
-class Unanswered(Exception):
-    def __init__(self, check: Check) -> None:
-        super().__init__(check)
-        self.check = check
+class Unanswered(NamedTuple):
+    checks: tuple[Check, ...]
 
 
-def answered(work: Callable[..., Any], *given: Any) -> Any:
-    """The result of the work, or its first check without an answer as a value, which crosses processes."""
+def answered(bindings: Mapping[str, object], work: Callable[..., Any], *given: Any) -> Any:
+    """The result of the work, or the checks of these bindings that it has no answer to. Raises: what the work raises,
+    unless answers are lacking."""
+    answers = answers_of(bindings)
+    answers.lacking.clear()
     try:
-        return work(*given)
-    except Unanswered as error:
-        return error
+        found = work(*given)
+    except StatusError:
+        if not answers.lacking:
+            raise
+    return Unanswered(tuple(answers.lacking)) if answers.lacking else found
+
+
+def answers_of(bindings: Mapping[str, object]) -> Answers:
+    shown = bindings["authorizer"]
+    assert isinstance(shown, AuthorizerValue)
+    return shown.answers
 
 
 class AuthorizerValue(OwnEquality):
@@ -72,7 +89,7 @@ class AuthorizerValue(OwnEquality):
 
 def bindings_of(group: str, plural: str, subresource: str, namespace: str, name: str) -> dict[str, object]:
     """`authorizer` and `authorizer.requestResource` of a request; they share their answers."""
-    answers: Answers = {}
+    answers = Answers()
     of_request = Check(None, "", group, plural, subresource, namespace, name)
     return {
         "authorizer": AuthorizerValue(_AUTHORIZER, answers, Check()),
@@ -100,11 +117,11 @@ def _set(part: str) -> Callable[[AuthorizerValue, str], AuthorizerValue]:
     return lambda of, value: of.told(_RESOURCE, **{part: value})
 
 
-def _checked(of: AuthorizerValue, verb: str) -> AuthorizerValue:
-    """Raises: Unanswered."""
+def _checked(of: AuthorizerValue, verb: str) -> Any:
     found = of.told(_DECISION, verb=verb)
-    if found.check not in found.answers:
-        raise Unanswered(found.check)
+    if found.check not in found.answers.known:
+        found.answers.lacking[found.check] = None
+        return EvaluationError("this check has no answer yet")
     return found
 
 
@@ -120,8 +137,8 @@ AUTHORIZER_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "authorizer_labelselector": _set("label_selector"),
     "pathcheck_check": _checked,
     "resourcecheck_check": _checked,
-    "decision_allowed": lambda of: of.answers[of.check][0],
-    "decision_reason": lambda of: of.answers[of.check][1],
+    "decision_allowed": lambda of: of.answers.known[of.check][0],
+    "decision_reason": lambda of: of.answers.known[of.check][1],
     # As with upstream's authorizers, of which none fails: the reason names a missing role.
     "decision_errored": lambda of: False,
     "decision_error": lambda of: "",

@@ -42,7 +42,7 @@ SERVICE_ACCOUNT: Final = "ServiceAccount"
 
 
 class Operation(NamedTuple):
-    """The request: `options` as sent; `said` is the body's kind (group, version, kind)."""
+    """The request: `options` as sent, None for CONNECT; `said` is the body's kind (group, version, kind)."""
 
     kind: Kind
     sub: str
@@ -50,7 +50,7 @@ class Operation(NamedTuple):
     namespace: str
     name: str
     user: User
-    options: Json
+    options: Json | None
     dry_run: bool
     said: tuple[str, str, str]
 
@@ -146,6 +146,16 @@ class Passage:
         self._plugins = plugins
         self._mutating = [plugin for plugin in plugins if plugin.mutates]
         self._warnings = warnings
+        self._keeps_options = False
+
+    def keep_options(self) -> None:
+        """`tell_options` changes nothing."""
+        self._keeps_options = True
+
+    def tell_options(self, options: DeleteOptions) -> None:
+        """Of a deletion, as the plugins see them from now on."""
+        if not self._keeps_options:
+            self._of = self._of._replace(options=_delete_options(options))
 
     @property
     def mutates(self) -> bool:
@@ -236,9 +246,11 @@ class Chain:
         said = _said(kind, sub)
         if kind is NAMESPACES:
             namespace = name
-        told = _delete_options(options) if options is not None else _write_options(request, verb)
+        told: Json | None = _delete_options(options) if options is not None else _write_options(request, verb)
+        if verb == "CONNECT":
+            told = None
         user = request.user or ANONYMOUS
-        dry_run = bool(told.get("dryRun"))
+        dry_run = bool((told or {}).get("dryRun"))
         operation = Operation(kind, part, verb, namespace, name, user, told, dry_run, said)
         plugins = [plugin for plugin in busy if plugin.has_work(operation)]
         return Passage(operation, plugins, request.warnings, request.audit) if plugins else None

@@ -1,4 +1,4 @@
-"""Expressions that ask the server's authorizers: evaluated again with each answer.
+"""Expressions that ask the server's authorizers: evaluated again with the answers.
 
 Source: apiserver `pkg/cel/library/authz.go`, `pkg/authentication/serviceaccount/util.go`.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
-from minikube_py.api.authorizer_checks import AuthorizerValue, Check, Unanswered
+from minikube_py.api.authorizer_checks import Check, Unanswered, answered, answers_of
 from minikube_py.api.service_tokens import account_user
 from minikube_py.apiserver.auth import Asked
 from minikube_py.apiserver.rules import User, account_groups
@@ -30,16 +31,13 @@ class Asking:
         self, user: User, bindings: Mapping[str, object], of: object, here: Callable[[], Any], job: str, *given: Any
     ) -> Any:
         """As `Long.run`; `given` holds the bindings, whose authorizer asks for this user."""
-        shown = bindings["authorizer"]
-        assert isinstance(shown, AuthorizerValue)
+        known, here = answers_of(bindings).known, partial(answered, bindings, here)
         while True:
-            try:
-                found = await self.long.run(of, here, job, *given)
-            except Unanswered as error:
-                found = error
+            found = await self.long.run(of, here, job, *given)
             if not isinstance(found, Unanswered):
                 return found
-            shown.answers[found.check] = await self._answer(user, found.check)
+            for check in found.checks:
+                known[check] = await self._answer(user, check)
             # Each evaluation has a turn of its own.
             await asyncio.sleep(0)
 

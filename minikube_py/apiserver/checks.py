@@ -133,14 +133,14 @@ def settled(steps: Steps) -> Json:
 def matched(
     kinds: Registry, conditions: Sequence[Json], bindings: Mapping[str, object], fails: bool
 ) -> Matched | Unanswered:
-    found: Matched | Unanswered = answered(match, conditions, bindings, fails)
+    found: Matched | Unanswered = answered(bindings, match, conditions, bindings, fails)
     return found
 
 
 def denials(
     kinds: Registry, spec: bytes, bindings: Mapping[str, object], namespace: Json | None
 ) -> Denials | Unanswered:
-    found: Denials | Unanswered = answered(_policy(spec).denials, bindings, namespace)
+    found: Denials | Unanswered = answered(bindings, _policy(spec).denials, bindings, namespace)
     return found
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any, Final
 
-from minikube_py.api.errors import StatusError, expired, internal, method_not_allowed, timeout
+from minikube_py.api.errors import StatusError, expired, internal, timeout
 from minikube_py.api.kind import PARTS, Kind
 from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
@@ -37,7 +37,7 @@ from minikube_py.apiserver.inflight import InFlight, too_many
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
 from minikube_py.apiserver.messages import PAGE, Page, Request, Response, error_response, warning_headers, with_warnings
-from minikube_py.apiserver.metrics import RequestMetrics, render
+from minikube_py.apiserver.metrics import RequestMetrics
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import (
@@ -118,6 +118,7 @@ class ApiServer:
         self.limits = limits or Limits()
         self.clock = clock
         self.storage = storage
+        self.started_s = clock.wall_s()
         self.rng = rng
         self.cache = WatchCache(registry.kinds, self.limits)
         self.store = ObjectStore(storage, clock, self.cache.reading)
@@ -365,7 +366,7 @@ class ApiServer:
             elif path is None:
                 await self.access.admit(request, None, verb)
                 permitted = True
-                response = await self._handle_path(request)
+                response = await nonresource.answer(request, self)
             else:
                 await self.access.admit(request, path, verb)
                 permitted = True
@@ -412,15 +413,6 @@ class ApiServer:
         """PUTs of bodies to paths from within this process: the answers to those that renew an object, made in one
         step. None: `handle` must answer."""
         return self._renewing.all(user, writes)
-
-    async def _handle_path(self, request: Request) -> Response:
-        if request.path == "/metrics":
-            if request.method != "GET":
-                raise method_not_allowed()
-            told = Response(200, render(self.requests, self.metrics()), nonresource.METRICS_TEXT)
-            told.packed_above_bytes = 0
-            return told
-        return await nonresource.answer(request, self)
 
     async def _dispatch(self, asked: Route, request: Request) -> Response:
         verb = asked.verb
@@ -538,6 +530,7 @@ class ApiServer:
         with orphaning_told(resource, options) as told:
             passage = self.writer.chain.enter(request, "DELETE", resource, asked.namespace, asked.name, options=options)
             deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit, passage)
+            status_code = 202 if not deleted.gone and options.orphan is False else 200
             if deleted.gone and resource.delete_answer == "status":
                 status = nonresource.deleted_status(resource, asked.name, deleted.value)
                 body = await in_form(status, form, self.writer.work)
@@ -546,7 +539,7 @@ class ApiServer:
                 resource, as_served(resource, deleted.value), deleted.revision, form, self.clock.wall_s()
             )
             body = await in_form(body, form, self.writer.work)
-            return Response(200, body, form.media_type, told)
+            return Response(status_code, body, form.media_type, told)
 
     async def _delete_unread(self, asked: Route, request: Request, options: DeleteOptions) -> bool:
         """Deletes an unreadable object, like upstream's AllowUnsafeMalformedObjectDeletion: without admission,

@@ -93,10 +93,13 @@ class Deleter:
             if converting is not None:
                 (kv,) = await converting.all_shown(resource, [kv])
             obj = orjson.loads(kv.value if resource.write is None else as_served(resource, kv.value))
+            _check_preconditions(resource, name, obj, kv, options)
+            if _is_pending(resource, obj, options):
+                return Deleted(kv.value, kv.mod_revision, False)
             if admit is not None:
                 admit(resource, "", name, obj, None)
-            _check_preconditions(resource, name, obj, kv, options)
             if passage is not None:
+                passage.tell_options(_as_told(resource, obj, options))
                 await passage.allow(stored(resource, kv.value, kv.mod_revision), None)
             was_deleting = bool(obj["metadata"].get("deletionTimestamp"))
             if not was_deleting:
@@ -144,7 +147,7 @@ class Deleter:
         deleting = metadata.get("deletionTimestamp")
         waits = False
         if resource.deletion_grace_s is not None and deleting:
-            waits = _shorten(metadata, options.grace_s)
+            waits = self._shorten(metadata, options.grace_s)
         elif resource.deletion_grace_s is not None:
             grace_s = resource.deletion_grace_s(obj, options.grace_s)
             self._stamp(metadata, grace_s)
@@ -175,6 +178,19 @@ class Deleter:
         obj.setdefault("status", {})["phase"] = "Terminating"
         return bool(spec.get("finalizers") or metadata.get("finalizers"))
 
+    def _shorten(self, metadata: Json, asked_s: int | None) -> bool:
+        """A pending deletion can only be shortened, and does not end in the past. True: grace is left."""
+        period_s = metadata.get("deletionGracePeriodSeconds") or 0
+        if asked_s is None or not period_s:
+            return False
+        asked_s = asked_s if asked_s >= 0 else 1
+        end_s, now_s = parse_timestamp(metadata["deletionTimestamp"]) - period_s + asked_s, self._clock.wall_s()
+        if end_s < now_s:
+            end_s, asked_s = now_s, min(asked_s, 1)
+        metadata["deletionTimestamp"] = timestamp(end_s)
+        metadata["deletionGracePeriodSeconds"] = asked_s
+        return asked_s > 0
+
     async def delete_collection(
         self,
         resource: Kind,
@@ -183,7 +199,9 @@ class Deleter:
         admit: Admission | None = None,
         passage: Passage | None = None,
     ) -> None:
-        """One after another; missing objects are no error."""
+        """One after another; missing objects are no error. Admission sees the options as they were sent."""
+        if passage is not None:
+            passage.keep_options()
         for entry in entries:
             *_, namespace, name = entry.key.decode().split("/")
             try:
@@ -205,17 +223,29 @@ def orphaning_told(resource: Kind, options: DeleteOptions) -> Iterator[Mapping[s
         raise
 
 
-def _shorten(metadata: Json, asked_s: int | None) -> bool:
-    """A pending deletion can only be shortened. True: grace is left."""
+def _is_pending(resource: Kind, obj: Json, options: DeleteOptions) -> bool:
+    """Whether a deletion goes on that these options cannot shorten: nothing changes, and admission is not asked."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return False
+    if resource is NAMESPACES:
+        return bool((obj.get("spec") or {}).get("finalizers"))
     period_s = metadata.get("deletionGracePeriodSeconds") or 0
-    if asked_s is not None and asked_s < 0:
-        asked_s = 1
-    if asked_s is None or asked_s >= period_s:
-        return bool(period_s)
-    end_s = parse_timestamp(metadata["deletionTimestamp"]) - period_s + asked_s
-    metadata["deletionTimestamp"] = timestamp(end_s)
-    metadata["deletionGracePeriodSeconds"] = asked_s
-    return asked_s > 0
+    asked_s = _asked_s(options)
+    return resource.deletion_grace_s is not None and period_s > 0 and (asked_s is None or asked_s >= period_s)
+
+
+def _asked_s(options: DeleteOptions) -> int | None:
+    return options.grace_s if options.grace_s is None or options.grace_s >= 0 else 1
+
+
+def _as_told(resource: Kind, obj: Json, options: DeleteOptions) -> DeleteOptions:
+    """The options that admission sees: with the grace that the kind gives, and the uid that a namespace must have."""
+    grace_s, metadata = _asked_s(options), obj["metadata"]
+    if resource.deletion_grace_s is not None and not metadata.get("deletionTimestamp"):
+        grace_s = resource.deletion_grace_s(obj, grace_s)
+    uid = metadata.get("uid", "") if resource is NAMESPACES else options.uid
+    return options._replace(grace_s=grace_s, uid=uid)
 
 
 def _finalizers(resource: Kind, before: list[str], options: DeleteOptions) -> list[str]:
@@ -242,6 +272,13 @@ def _propagation(resource: Kind, before: list[str], options: DeleteOptions) -> t
 
 def _check_preconditions(resource: Kind, name: str, obj: Json, kv: KeyValue, options: DeleteOptions) -> None:
     found = obj["metadata"].get("uid", "")
+    if resource is NAMESPACES:
+        found_named = (("UID", options.uid, found), ("ResourceVersion", options.revision_text, str(kv.mod_revision)))
+        for what, wanted, there in found_named:
+            if wanted and wanted != there:
+                why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {there}"
+                raise conflict(resource, name, why)
+        return
     by_kind = GroupResource(resource.group, resource.kind, resource.kind)
     if options.uid and options.uid != found:
         why = (

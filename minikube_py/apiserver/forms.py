@@ -58,7 +58,7 @@ class _Accepted(NamedTuple):
     params: Mapping[str, str]
 
 
-def _split_accept(accept: str) -> list[_Accepted]:
+def split_accept(accept: str) -> list[_Accepted]:
     """Media ranges, most preferred first."""
     found: list[tuple[float, int, _Accepted]] = []
     for position, part in enumerate(accept.split(",")):
@@ -96,7 +96,7 @@ def negotiate(accept: str) -> Form:
     """The first form of an Accept header that is served. Raises: StatusError 406."""
     if accept in (JSON, "*/*", ""):
         return PLAIN
-    accepted = _split_accept(accept)
+    accepted = split_accept(accept)
     if not any(media_type in (*SERVED, PROTOBUF, "*/*") for media_type, _ in accepted):
         # As go-restful, which does not support `application/*`.
         raise no_representation((*SERVED, f"{JSON};stream=watch"))
@@ -181,7 +181,7 @@ def refusal_form(accept: str) -> str:
     """The media type of an error; "" if no accepted one fits: it is then indented JSON.
 
     Source: apiserver `pkg/endpoints/handlers/responsewriters/writers.go` (WriteObjectNegotiated)."""
-    for candidate in _split_accept(accept):
+    for candidate in split_accept(accept):
         if not candidate.params.get("as") and (form := _form_of(candidate)) is not None:
             return form.media_type
     return ""

@@ -51,6 +51,9 @@ class RequestMetrics:
     def __init__(self) -> None:
         self._series: dict[SeriesKey, Series] = {}
 
+    def reset(self) -> None:
+        self._series.clear()
+
     def observe(self, path: ResourcePath | None, verb: str, code: int, duration_s: float, count: int = 1) -> None:
         """`count` requests alike."""
         if path is None or path.resource is None:

@@ -18,6 +18,7 @@ from minikube_py.api.registry import Registry
 from minikube_py.apiserver import health, indexes, questions, scheduling
 from minikube_py.apiserver.forms import negotiate
 from minikube_py.apiserver.messages import TEXT, Request, Response, page_not_found
+from minikube_py.apiserver.metrics import render
 from minikube_py.apiserver.object_store import translated
 
 if TYPE_CHECKING:
@@ -29,12 +30,15 @@ _CHECKS: Final = {
     "livez": ("ping", "log"),
     "readyz": ("ping", "log", "etcd", "watch-cache"),
 }
-_EXACT: Final = ("openapi", *_CHECKS)
+_PAGES: Final = ("/flagz", "/statusz")
+_EXACT: Final = ("openapi", "flagz", "statusz", *_CHECKS)
 """A path below one of these that ends with a slash is another path."""
 
 
 async def answer(request: Request, server: ApiServer) -> Response:
     """Raises: StatusError 404, 405, 406; what `indexes` raises."""
+    if request.path == "/metrics":
+        return _metrics(request, server)
     path = "/" + "/".join(part for part in request.path.split("/") if part)
     first = path.split("/")[1]
     if request.path[:2] == "//" or request.path[:1] != "/" or (first in _EXACT and request.path.endswith("/")):
@@ -48,6 +52,10 @@ async def answer(request: Request, server: ApiServer) -> Response:
     if path.startswith(f"{indexes.ROOT}/"):
         await request.read_body()
         return await indexes.answer(path, request, server)
+    if path in _PAGES and request.path == path:
+        pages = import_module("minikube_py.apiserver.zpages")
+        found_page: Response = pages.answer(path, request, server, f"{'.'.join(KUBERNETES)}.0", _paths(server.registry))
+        return found_page
     if first in _CHECKS:
         return await _health(path, request, server)
     if first == "openapi":
@@ -65,6 +73,15 @@ async def answer(request: Request, server: ApiServer) -> Response:
     raise path_not_found()
 
 
+def _metrics(request: Request, server: ApiServer) -> Response:
+    if request.method == "DELETE":
+        server.requests.reset()
+        return Response(200, b"metrics reset\n", TEXT)
+    told = Response(200, render(server.requests, server.metrics()), METRICS_TEXT)
+    told.packed_above_bytes = 0
+    return told
+
+
 def _only_get(request: Request, response: Response) -> Response:
     if response.status != 404 and request.method != "GET" and not _answers_any_method(request.path):
         raise method_not_allowed()
@@ -74,7 +91,7 @@ def _only_get(request: Request, response: Response) -> Response:
 def _answers_any_method(path: str) -> bool:
     """The index, OpenAPI, and the aggregator's lists: all groups, or one."""
     parts = path.strip("/").split("/")
-    return parts[0] in ("", "openapi") or (parts[0] == "apis" and len(parts) <= 2)
+    return parts[0] in ("", "index.html", "openapi") or (parts[0] == "apis" and len(parts) <= 2)
 
 
 def deleted_status(resource: Kind, name: str, value: bytes) -> bytes:
@@ -183,14 +200,18 @@ _VERSION: Final = _version()
 
 
 def _index(registry: Registry) -> bytes:
+    return orjson.dumps({"paths": _paths(registry)}, option=orjson.OPT_INDENT_2)
+
+
+def _paths(registry: Registry) -> list[str]:
     paths = {"/api", "/apis", "/metrics", indexes.INDEXES, indexes.EXPLAIN, "/openapi/v2", "/openapi/v3", "/version"}
-    paths |= _OF_TOKENS.keys()
+    paths |= {*_OF_TOKENS, *_PAGES}
     for group, version in registry.group_versions:
         root = f"/apis/{group}" if group else "/api"
         paths |= {root, f"{root}/{version}", f"/openapi/v3{root}/{version}"}
     for kind, names in _CHECKS.items():
         paths |= {f"/{kind}", *(f"/{kind}/{name}" for name in (*names, "nospace"))}
-    return orjson.dumps({"paths": sorted(paths)}, option=orjson.OPT_INDENT_2)
+    return sorted(paths)
 
 
 async def _make_document(path: str, server: ApiServer) -> None:
@@ -218,7 +239,7 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
         raise path_not_found()
     if parts[0] in ("api", "apis", "version") and not _answers_any_method(path):
         check_readable(request.content_type)
-    if path == "/":
+    if path in ("/", "/index.html"):
         return _exact(Response(200, _index(server.registry)))
     if path == "/version":
         # go-restful checks media types only.

@@ -561,7 +561,9 @@ def hooked(kinds: Registry, asked: Body, before: bytes, said: tuple[str, str, st
 def mutated(kinds: Registry, asked: Body, spec: bytes, given: Given) -> Mutated | Unanswered:
     from minikube_py.api.mutations import MutatingPolicy
 
-    found: Mutated | Unanswered = answered(MutatingPolicy(orjson.loads(spec)).mutated, _kind(kinds, asked), *given)
+    found: Mutated | Unanswered = answered(
+        given[2], MutatingPolicy(orjson.loads(spec)).mutated, _kind(kinds, asked), *given
+    )
     return found
 
 

@@ -13,7 +13,6 @@ from minikube_py.api.errors import GroupResource, Json, StatusError, bad_request
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.authentication import SELFSUBJECTREVIEWS, TOKENREVIEWS
 from minikube_py.api.kinds.authorization import (
-    LOCALSUBJECTACCESSREVIEWS,
     SELFSUBJECTACCESSREVIEWS,
     SELFSUBJECTRULESREVIEWS,
 )
@@ -44,13 +43,14 @@ async def review(
     form = with_options(negotiate(request.accept), request.query)
     obj, warnings = await writer.read(kind, request, options)
     try:
+        check_namespace(kind, obj["metadata"], route.namespace)
         if (passage := writer.enter(route, request, "CREATE")) is not None:
             await passage.allow(None, obj)
         if kind is SELFSUBJECTREVIEWS:
             obj["metadata"]["creationTimestamp"] = timestamp(wall_s)
             obj["status"] = {"userInfo": _user_info(user)}
         else:
-            obj["status"] = await _status(kind, obj, route.namespace, user, access)
+            obj["status"] = await _status(kind, obj, user, access)
     except StatusError as error:
         raise with_warnings(error, warnings) from None
     body = single_bytes(kind, encode(obj), 0, form, wall_s)
@@ -75,11 +75,9 @@ async def _token_status(spec: Json, access: Access) -> Json:
     return {"authenticated": True, "user": _user_info(spoken.user), "audiences": list(spoken.audiences)}
 
 
-async def _status(kind: Kind, obj: Json, namespace: str, user: User, access: Access) -> Json:
+async def _status(kind: Kind, obj: Json, user: User, access: Access) -> Json:
     if kind is TOKENREVIEWS:
         return await _token_status(obj["spec"], access)
-    if kind is LOCALSUBJECTACCESSREVIEWS:
-        check_namespace(kind, obj["metadata"], namespace)
     if errors := validate_create(kind, obj):
         raise invalid(GroupResource(kind.group, kind.plural, ""), "", errors)
     spec = obj.get("spec") or {}

@@ -10,6 +10,7 @@ from api_core import MAPS, Core, config_map
 from turns import Elsewhere, Turns
 
 from minikube_py.api.admission_expressions import CONDITION, condition
+from minikube_py.api.admission_policies import ValidatingPolicy
 from minikube_py.apiserver import settling
 from minikube_py.apiserver.rules import User
 from minikube_py.cel.environment import Expression, compile
@@ -109,3 +110,29 @@ def test_costs() -> None:
     found = condition("authorizer.group('').resource('pods').labelSelector('a=b').check('get').allowed()")
     assert isinstance(found, Expression) and found.cost > 350_000
     assert compile("authorizer.requestResource.check('get').allowed()", CONDITION).cost == 350_002
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
+async def test_a_policy_is_evaluated_once_more_for_all_its_checks(core: Core, elsewhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated = []
+    denials = ValidatingPolicy.denials
+
+    def counted(policy: ValidatingPolicy, *given: Any) -> Any:
+        evaluated.append(policy)
+        return denials(policy, *given)
+
+    monkeypatch.setattr(ValidatingPolicy, "denials", counted)
+    checks = [f"!authorizer.path('/{number}').check('get').allowed()" for number in range(12)]
+    await allowed(core)
+    variables = [{"name": "v", "expression": "authorizer.path('/a').check('get').allowed() ? 'a' : authorizer.path('/b').check('get').reason()"}]
+    await bound(core, {
+        "variables": variables, "matchConditions": [{"name": "c", "expression": checks[0]}],
+        "validations": [*({"expression": f"{each} && {other}"} for each, other in zip(checks[:6], checks[6:], strict=True)), {"expression": "variables.v == 'x'"}],
+    })  # fmt: skip
+    if elsewhere:
+        core.api.hand_work_to(Elsewhere(Turns()))
+        monkeypatch.setattr(settling, "STEPS_MAX", 0)
+    code, answer = await core.ask("POST", MAPS, config_map("a"), user=BOB)
+    assert code == 422 and answer["message"].endswith("failed expression: variables.v == 'x'"), answer
+    # Once until the work leaves the event loop; for the condition; for all other checks; for the one that depends on another; with all answers.
+    assert len(evaluated) == 5
