@@ -5,7 +5,6 @@ Source: apiserver `pkg/server/{flagz,statusz}`.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -84,7 +83,7 @@ def _status(server: ApiServer, version: str, paths: Iterable[str]) -> Json:
     return {
         "startTime": timestamp(server.started_s),
         "uptimeSeconds": max(0, int(server.clock.wall_s() - server.started_s)),
-        "goVersion": f"{platform.python_implementation()} {platform.python_version()}",
+        "goVersion": "",
         "binaryVersion": version,
         "emulationVersion": ".".join(version.split(".")[:2]),
         "paths": folders,
