@@ -8,7 +8,6 @@ numbers have it, and a zero. The numbers of one high value begin at a zero, foun
 from __future__ import annotations
 
 from array import array
-from typing import Any
 
 import numpy as np
 
@@ -80,12 +79,6 @@ class EliasFano:
         high = np.flatnonzero(unary[: self.count + self._zeros])
         high -= np.arange(self.count)
         return high.astype(np.uint64) << np.uint64(self._low_bits) | unpack(self._low, self._low_bits, self.count)
-
-    def arrays(self) -> tuple[Any, Any, Any, Any]:
-        """Unary part, low parts, width of a low part, samples: for loops over arrays."""
-        low = np.frombuffer(self._low or b"\0", dtype=np.uint8)
-        samples = np.frombuffer(self._samples, dtype=np.uint32)
-        return np.frombuffer(self._unary, dtype=np.uint8), low, np.uint64(self._low_bits), samples
 
     def size_bits(self) -> int:
         return 8 * (len(self._unary) + len(self._low)) + 32 * len(self._samples)

@@ -98,14 +98,6 @@ class Grafite:
         """The hashes of the keys, ascending."""
         return np.frombuffer(self._codes, dtype=np.uint64) if self._packed is None else self._packed.numbers()
 
-    def elias_fano(self) -> EliasFano:
-        """The packed codes, whatever the storage."""
-        return EliasFano(self.codes(), self.reduced) if self._packed is None else self._packed
-
-    def hash_terms(self) -> tuple[np.uint64, np.uint64]:
-        """Factor and term of the hash of a block."""
-        return np.uint64(self._factor), np.uint64(self._term)
-
     def may_contain_many(self, lows: IntArray, highs: IntArray) -> Bools:
         first, last = unsigned(lows), unsigned(highs)
         right_way = (first <= last) & (self.count > 0)

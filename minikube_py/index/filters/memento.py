@@ -79,10 +79,6 @@ class Memento:
         code = mix((value >> bits) + self._salt & MASK) % self._hashes << bits | value & ((1 << bits) - 1)
         return code >> self.slots.width, code & ((1 << self.slots.width) - 1)
 
-    def hash_terms(self) -> tuple[int, int, int]:
-        """Salt and number of hashes, and the bits of a memento."""
-        return self._salt, self._hashes, self.memento_bits
-
     @property
     def count(self) -> int:
         return self.slots.count

@@ -10,7 +10,6 @@ the last quotient's slot are in slots added at the end."""
 from __future__ import annotations
 
 from array import array
-from typing import Any
 
 import numpy as np
 
@@ -168,12 +167,6 @@ class QuotientSlots:
         remainders = unpack(self._remainders, self.width, self.slots)[places]
         codes: Words = np.repeat(quotient, lengths).astype(np.uint64) << np.uint64(self.width) | remainders
         return codes
-
-    def arrays(self) -> tuple[Any, Any, Any, Any, Any]:
-        """Copies of remainders, occupied, ends and offsets, and the bits of a remainder: for loops over arrays."""
-        remainders = np.array(self._remainders or bytearray(1), dtype=np.uint8)
-        occupied, ends = np.array(self._occupied, dtype=np.uint8), np.array(self._ends, dtype=np.uint8)
-        return remainders, occupied, ends, np.array(self._offsets, dtype=np.uint32), np.uint64(self.width)
 
     def size_bits(self) -> int:
         return 8 * (len(self._remainders) + len(self._occupied) + len(self._ends)) + 32 * len(self._offsets)

@@ -19,6 +19,7 @@ from minikube_py.lab.conformance.laws import failing
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.conformance.subject import NoSubject, require_options
 from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
+from minikube_py.studies.emptiness.compiled import SUFFIX, front_of, machine_code
 from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.study import Behind, Emptiness, World
 
@@ -79,14 +80,21 @@ def find_front(target: str, options: Mapping[str, int | str]) -> Subject:
 
     Raises: NoSubject."""
     installed = {point.name: point for point in entry_points(group=GROUP)}
-    if target in FRONTS:
-        (kind, given), title = FRONTS[target], target
-        options = {**given, **options}
-    elif target in installed:
+    plain, _, form = target.partition("@")
+    if plain in FRONTS and form in ("", SUFFIX):
+        require_options(FRONTS[plain][0], options, f"front {target}")
+        if form:
+            try:
+                machine_code()
+            except RequestError as error:
+                raise NoSubject(str(error)) from error
+        return Subject(target, lambda points, shards: front_of(target, points, shards, options))
+    if target in installed:
         kind, title = installed[target].load(), target
     elif ":" not in target:
         known = ", ".join((*FRONTS, *installed))
-        raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a front; the fronts are: {known}")
+        named = f"the name of a front; the fronts are: {known}; built-in ones also as NAME@{SUFFIX}"
+        raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor {named}")
     else:
         try:
             found: Any = find_class(target, "passing")

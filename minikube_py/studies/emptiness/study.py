@@ -13,11 +13,11 @@ from minikube_py.errors import RequestError
 from minikube_py.index.filters.front import Bools, Counting, Front, holding
 from minikube_py.index.structure import IntArray, Point
 from minikube_py.lab.study.contest import Batch, Contest
-from minikube_py.lab.study.design import Design, Levels, StudyError
-from minikube_py.lab.study.experiment import CHECKOUT, Absent
+from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
+from minikube_py.lab.study.experiment import CHECKOUT, Absent, Report
 from minikube_py.studies.bloom.workload import Cluster
+from minikube_py.studies.emptiness.compiled import front_of
 from minikube_py.studies.emptiness.dlrm import RULES, DlrmCluster
-from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.openb import OpenbCluster
 
 Changes = Sequence[tuple[int, Point]]
@@ -64,8 +64,12 @@ class Behind:
 
     def change(self, changes: Changes) -> None:
         put, columns = self.front.put, self._columns
-        for slot, point in changes:
-            put(slot, point[:columns])
+        many = getattr(self.front, "put_many", None)
+        if many is not None:
+            many([(slot, point[:columns]) for slot, point in changes])
+        else:
+            for slot, point in changes:
+                put(slot, point[:columns])
         self._changes = len(changes)
 
     def figures(self) -> Mapping[str, float]:
@@ -98,13 +102,10 @@ class Emptiness(Contest):
         return World(design, levels, seed)
 
     def candidate(self, name: str, world: World, design: Design, levels: Levels) -> Behind:
-        front, _, told = name.partition("@")
-        if front not in FRONTS or told not in ("", "resources"):
-            raise Absent(f"it is none of {', '.join(FRONTS)}, perhaps with @resources")
-        kind, options = FRONTS[front]
-        columns = world.resources if told else None
+        plain = name.replace("@resources", "")
+        columns = world.resources if plain != name else None
         try:
-            return Behind(kind(world.points[:, :columns], world.shards, **options), columns)
+            return Behind(front_of(plain, world.points[:, :columns], world.shards), columns)
         except RequestError as error:
             raise Absent(str(error)) from error
 
@@ -124,3 +125,18 @@ class Further(Emptiness):
 
     name = title = ""
     mode_notes = {}
+
+
+class Priced(Further):
+    """With the figures `cost_at_P_us`: what a request, a change and the shards that it opens take in all, where opening
+    one takes P; for each of the design's `prices_us`."""
+
+    def measure(self, design: Design, unit: Unit) -> Report:
+        report = super().measure(design, unit)
+        for each in report["candidates"].values():
+            figures = each["figures"]
+            batches = list(zip(figures["answer_us"], figures["change_us"], figures["opened"]))
+            for price in design.raw["prices_us"]:
+                costs = [round(answer + change + price * opened, 6) for answer, change, opened in batches]
+                figures[f"cost_at_{price:g}_us"] = costs
+        return report

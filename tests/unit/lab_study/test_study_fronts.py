@@ -277,7 +277,7 @@ def test_a_front_that_is_told_of_resources_alone_errs_and_one_told_of_rules_does
             assert let["skyline@resources"] == 0
     world = World(design, dict(wanted[0].levels), 0)
     for name in ("skyline@amounts", "quicksand@resources"):
-        with pytest.raises(Absent, match="perhaps with @resources"):
+        with pytest.raises(Absent, match="perhaps with @compiled"):
             study.candidate(name, world, design, {})
 
 

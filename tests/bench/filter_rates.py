@@ -5,7 +5,7 @@ values without keys, starting anywhere ("uniform") or 1 to 64 values after a key
 of ranges that passed and its confidence interval. A rate exceeds its bound if the whole interval does; the interval is
 wide (99.9 %), since there are many rows.
 
-    python -m minikube_py.lab.filter_rates --quick
+    python tests/bench/filter_rates.py --quick
 """
 
 from __future__ import annotations

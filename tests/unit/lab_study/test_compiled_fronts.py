@@ -1,0 +1,150 @@
+"""A compiled front is the numpy front of its name: answers, bytes, nodes read again; without numba it is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from needs import require_numba
+
+from minikube_py.cli.main import main
+from minikube_py.index.structure import MISSING
+from minikube_py.lab.study.experiment import Absent, find
+from minikube_py.studies.emptiness import compiled as module
+from minikube_py.studies.emptiness.check import _run, steps
+from minikube_py.studies.emptiness.compiled import CompiledFront, front_of, machine_code
+from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, RangeFilter
+from minikube_py.studies.emptiness.study import Behind, World
+
+DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/compiled-fronts.toml"
+
+QUICK = [each for each in FRONTS if "range-filter" not in each]
+"""Without those whose tens of thousands of cells numpy asks one by one."""
+
+
+def as_it_is(function: Any) -> Any:
+    return function
+
+
+def numbas() -> Any:
+    require_numba()
+    return machine_code()
+
+
+def same(numpy: Any, compiled: CompiledFront, asked: Any) -> None:
+    assert (numpy.passing(asked) == compiled.passing(asked)).all()
+    told = [(each.rows_read, each.size_bytes(), each.held_bytes()) for each in (numpy, compiled)]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("name", QUICK)
+@given(drawn=steps(), many=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_a_compiled_front_is_the_numpy_one(name: str, drawn: Any, many: bool) -> None:
+    require_numba()
+    points, asked = np.array(drawn.points), np.array(drawn.asked, dtype=np.int64)
+    numpy, compiled = front_of(name, points, drawn.shards), front_of(f"{name}@compiled", points, drawn.shards)
+    same(numpy, compiled, asked)
+    for slot, point in drawn.changes:
+        numpy.put(slot, point)
+        if not many:
+            compiled.put(slot, point)
+            same(numpy, compiled, asked)
+    if many:
+        compiled.put_many(drawn.changes)
+    same(numpy, compiled, asked)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_loops_are_the_same_in_plain_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "machine_code", lambda: as_it_is)
+    rng = np.random.default_rng(7)
+    points, asked = rng.integers(0, 9, (40, 2)), rng.integers(-1, 10, (30, 2))
+    asked[asked < 0] = MISSING
+    numpy, compiled = front_of(name, points, 3), front_of(f"{name}@compiled", points, 3)
+    for slot in rng.integers(0, 40, 60).tolist():
+        point = tuple(rng.integers(0, 9, 2).tolist())
+        numpy.put(slot, point)
+        compiled.put(slot, point)
+        same(numpy, compiled, asked)
+
+
+@pytest.mark.parametrize("jit", [as_it_is, numbas])
+def test_cells_whose_bits_are_shared_and_layered_answer_alike(jit: Any) -> None:
+    jit = jit if jit is as_it_is else jit()
+    rng = np.random.default_rng(5)
+    points, asked = rng.integers(0, 4096, (60, 2)), rng.integers(0, 4200, (60, 2))
+    for make in (
+        lambda: JointCells(points, 3, 9),
+        lambda: JointCells(points, 3, 9, 16),
+        lambda: RangeFilter(points[:, [0, 1, 0, 1]] >> 7, 3, 8),
+    ):
+        numpy, compiled = make(), CompiledFront(make(), jit)
+        wanted = asked if numpy.dimensions == 2 else asked[:4, [0, 1, 0, 1]] >> 7
+        for slot in range(12):
+            point = tuple((numpy.points[slot] // 2).tolist())
+            numpy.put(slot, point)
+            compiled.put(slot, point)
+        same(numpy, compiled, wanted)
+
+
+def test_the_laws_of_fronts_hold_compiled() -> None:
+    require_numba()
+    assert main(["front", "check", "skyband-2@compiled", "--examples", "60", "--no-bench"]) == 0
+
+
+def test_a_loop_that_lies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled skyline that forgets to read a shard again is not exact."""
+    from minikube_py.lab.conformance.laws import failing
+
+    monkeypatch.setattr(module, "machine_code", lambda: as_it_is)
+    band = module._band(as_it_is)
+
+    def forgets(points: Any, kept: Any, members: Any, counts: Any, sure: Any, *rest: Any) -> Any:
+        sure += 1
+        return band(points, kept, members, counts, sure, *rest)
+
+    monkeypatch.setattr(module, "_band", lambda jit: forgets)
+    build = lambda points, shards: front_of("skyline@compiled", points, shards)  # noqa: E731
+    assert failing(steps(), lambda drawn: _run(build, drawn), 60, 1, True) is not None
+
+
+def test_without_numba_it_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine_code.cache_clear()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert main(["front", "check", "skyline@compiled"]) == 2
+    said = "a compiled front needs numba, which is not installed; run pip install '.[compiled]'"
+    assert said in capsys.readouterr().err
+    study = find(str(DESIGN))
+    design = study.load("quick")
+    world = World(design, {**design.raw["defaults"], "n": 40, "shards": 4}, 0)
+    with pytest.raises(Absent, match="a compiled front needs numba"):
+        study.candidate("skyline@compiled", world, design, {})
+    assert isinstance(study.candidate("skyline", world, design, {}), Behind)
+
+
+def test_the_design_asks_each_front_both_ways_and_adds_prices() -> None:
+    require_numba()
+    study = find(str(DESIGN))
+    design = study.load("quick")
+    names = set(design.candidates("grid"))
+    assert set(QUICK) == {each for each in names if "@" not in each}
+    assert {f"{each}@compiled" for each in names if "@" not in each} <= names == set(design.candidates("openb"))
+    small = type(design)({**design.raw, "batches": 2, "requests_per_batch": 8, "changes_per_batch": 8}, "quick")
+    unit = next(unit for unit in small.units() if unit.block == "grid")
+    record = study.measure(small, unit)
+    assert record["absent"] == {} and all(each["wrong"] == 0 for each in record["candidates"].values())
+    for name, each in record["candidates"].items():
+        figures = each["figures"]
+        plain = record["candidates"].get(name.split("@")[0], each)["figures"]
+        for counted in ("let_through", "opened", "bytes", "held_bytes"):
+            assert figures[counted] == plain[counted]
+        costs = zip(figures["answer_us"], figures["change_us"], figures["opened"])
+        assert figures["cost_at_10_us"] == pytest.approx([ask + change + 10 * opened for ask, change, opened in costs])
