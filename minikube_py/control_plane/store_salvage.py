@@ -150,7 +150,7 @@ def _loss(salvaged: Salvaged, loss: Loss) -> dict[str, Any]:
         "offset": loss.offset,
         "size_bytes": loss.size_bytes,
         "what": loss.what,
-        "entries": (loss.first, loss.last or None) if loss.first else None,
+        "entries": (loss.first, loss.last) if loss.first else None,
         "revisions": salvaged.revisions(loss),
         "needed": salvaged.needed(loss),
     }
@@ -207,7 +207,7 @@ def _lost(salvaged: Salvaged, loss: Loss) -> str:
     where = f"{loss.file} at offset {loss.offset:,}: {loss.size_bytes:,} bytes: " if loss.file else ""
     held = ""
     if loss.first and not loss.harmless:
-        entries = f"entries from {loss.first:,} on" if not loss.last else _span("entr", loss.first, loss.last)
+        entries = f"entries from {loss.first:,} on" if loss.last is None else _span("entr", loss.first, loss.last)
         first, last = salvaged.revisions(loss)
         revisions = f", {_span('revision', first, last)}" if last else ""
         held = f": it may have held {entries}{revisions}"

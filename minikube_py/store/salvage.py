@@ -77,12 +77,12 @@ class Salvaged:
             return False
         if snapshot_index(loss.file) is not None:
             return self.state is not self.exact
-        return not loss.last or loss.last > self.base
+        return loss.last is None or loss.last > self.base
 
     def revisions(self, loss: Loss) -> tuple[int, int]:
         """The revisions that a lost part of the log may have made; (0, 0): unknown."""
         for gap in self.gaps:
-            if loss.first and loss.first <= gap.last and (not loss.last or loss.last >= gap.first):
+            if loss.first and loss.first <= gap.last and (loss.last is None or loss.last >= gap.first):
                 return gap.after + 1, gap.revision
         return 0, 0
 

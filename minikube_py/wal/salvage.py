@@ -22,15 +22,15 @@ from minikube_py.wal.snapshot import SnapshotHead, is_head, snapshot_index
 class Loss(NamedTuple):
     """`size_bytes` of `file` from `offset` on are unreadable. 0 bytes: the file is missing.
 
-    Of the log: entries `first` to `last` may be lost, and no others; `last` 0: the end is unknown. `harmless`: the lost
-    content is known anyway."""
+    Of the log: entries `first` to `last` may be lost, and no others (none where `last` is below `first`); `last` None:
+    the end is unknown. `harmless`: the lost content is known anyway."""
 
     file: str
     offset: int
     size_bytes: int
     what: str
     first: int = 0
-    last: int = 0
+    last: int | None = None
     harmless: bool = False
 
 
@@ -169,13 +169,15 @@ class _Found:
         self.doubtful: set[int] = set()
         self.state = SavedState()
         self.losses: list[Loss] = []
+        self._named = 0
+        """So many losses have their last entry."""
         self.torn_bytes = 0
         self._last = 0
         self._commit_before = 0
         """Entries known to be committed before the current segment."""
 
     def lose(self, name: str, offset: int, size_bytes: int, what: str, *, harmless: bool = False) -> None:
-        self.losses.append(Loss(name, offset, size_bytes, what, self._last + 1, 0, harmless))
+        self.losses.append(Loss(name, offset, size_bytes, what, self._last + 1, None, harmless))
         if not harmless:
             self.doubtful.update(index for index in self.entries if index > self.state.commit)
 
@@ -253,12 +255,11 @@ class _Found:
 
     def _name_losses(self, following: int) -> None:
         """The entry that was read next."""
-        for position in reversed(range(len(self.losses))):
+        for position in range(self._named, len(self.losses)):
             loss = self.losses[position]
-            if loss.last:
-                break
             if loss.first:
                 self.losses[position] = loss._replace(first=min(loss.first, following), last=following - 1)
+        self._named = len(self.losses)
 
     def _forget(self, first: int) -> None:
         """Entries from `first` on were replaced."""

@@ -81,7 +81,7 @@ def test_what_is_left_and_what_is_missing_is_told_to_the_entry(data: st.DataObje
     behind = any(index > max(there, default=0) for index in lost)
     assert made.whole == (not missing and not behind)
     for loss in made.log.losses:
-        if loss.last:
+        if loss.last is not None:
             assert made.needed(loss) == (loss.last > base)
             gap = next((each for each in made.gaps if each.first <= loss.last and loss.first <= each.last), None)
             assert made.revisions(loss) == ((gap.after + 1, gap.revision) if gap else (0, 0))

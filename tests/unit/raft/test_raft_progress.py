@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from raft_lone import PLAIN, Lone, of
 
+from minikube_py.raft.configuration import Configuration
+from minikube_py.raft.message import MessageType, SnapshotMeta
 from minikube_py.raft.progress import Inflights, Progress, ProgressState
 
 PROBE, REPLICATE, SNAPSHOT = ProgressState.PROBE, ProgressState.REPLICATE, ProgressState.SNAPSHOT
@@ -103,3 +106,17 @@ def test_one_message_above_the_limit_of_bytes_passes_alone():
     assert inflights.full
     inflights.free_to(1)
     assert not inflights.full and inflights.size_bytes == 0 and len(inflights) == 0
+
+
+@pytest.mark.parametrize("reached", range(1, 9))
+def test_who_waits_for_a_snapshot_gets_entries_once_the_log_goes_on_from_what_it_has(reached: int) -> None:
+    """The log holds entries 6 to 8. Source: etcd-io/raft's stepLeader, `pr.Match+1 >= r.raftLog.firstIndex()`."""
+    lone = Lone(log=[1, 1], offset=5, offset_term=1, **PLAIN)
+    lone.raft.snapshot_taken(SnapshotMeta(5, 1, Configuration(frozenset((1, 2, 3)))))
+    lone.elect()
+    refused = lone.step(MessageType.APPEND_REPLY, 2, index=7, reject=True, hint=0, log_term=0)
+    assert of(refused, MessageType.SNAPSHOT), "it has nothing of what the log holds"
+    sent = lone.step(MessageType.APPEND_REPLY, 2, index=reached)
+    entries = [entry.index for message in of(sent, MessageType.APPEND) if message.to == 2 for entry in message.entries]
+    assert entries == (list(range(reached + 1, 9)) if reached >= 5 else [])
+    assert of(sent, MessageType.SNAPSHOT) == [], "one at a time"

@@ -137,8 +137,33 @@ def test_a_head_that_does_not_read_loses_nothing_but_in_the_last_segment(sequenc
     log = Log(3, 3).spoil(sequence, 20)
     found = log.salvaged()
     loss = Loss(segment_name(sequence), 0, HEAD_BYTES, NO_HEAD, 3 * sequence - 2, 3 * sequence - 3, sequence == 1)
-    assert [each._replace(first=0, last=0) for each in told(found)] == [loss._replace(first=0, last=0)]
+    assert told(found) == [loss], "it held no entry"
     assert indexes(found) == list(range(1, 7))
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data())
+def test_a_loss_names_what_lies_between_the_entries_read_before_and_after_it(
+    counts: list[int], data: st.DataObject
+) -> None:
+    """One that held none, as before the first entry, names none, whatever is lost further on."""
+    log = Log(*counts)
+    places = sorted(log.places.items())
+    spoilt = data.draw(st.sets(st.sampled_from(range(len(places)))), label="records")
+    heads = data.draw(st.sets(st.sampled_from(range(1, len(counts) + 1))), label="heads")
+    for sequence in heads:
+        log.spoil(sequence, 20)
+    for at in spoilt:
+        (sequence, _), (start, _) = places[at]
+        log.spoil(sequence, start + HEADER_BYTES)
+    found = log.salvaged()
+    assert indexes(found) == [at + 1 for at in range(len(places)) if at not in spoilt]
+    for loss in told(found):
+        sequence = sorted(log.files).index(loss.file) + 1
+        read = {(of, start): at + 1 for at, ((of, _), (start, _)) in enumerate(places) if at not in spoilt}
+        before = [index for place, index in read.items() if place < (sequence, loss.offset)]
+        behind = [index for place, index in read.items() if place > (sequence, loss.offset)]
+        last = min(behind) - 1 if behind else None
+        assert (loss.first, loss.last) == (max(before, default=0) + 1, last)
 
 
 def test_a_segment_that_nothing_vouches_for_is_lost_whole() -> None:
@@ -157,7 +182,7 @@ def test_a_segment_that_was_cut_is_named_from_its_last_record_on(sequence: int) 
     log.files[segment_name(sequence)] = log.files[segment_name(sequence)][: start + 5]
     found = log.salvaged()
     lost = 3 * sequence
-    last = lost if sequence == 1 else 0
+    last = lost if sequence == 1 else None
     assert told(found) == [Loss(segment_name(sequence), start, SIZE - start, "the segment was truncated", lost, last)]
     assert indexes(found) == [each for each in range(1, 7) if each != lost]
 
@@ -183,7 +208,7 @@ def test_a_last_write_that_nobody_was_promised_is_no_loss() -> None:
     log = Log(2, 3)
     start, end = log.places[2, 2]
     found = log.spoil(2, start).salvaged()
-    assert told(found) == [Loss(segment_name(2), start, end - start, BROKEN, 5, 0)] and found.torn_bytes == 0
+    assert told(found) == [Loss(segment_name(2), start, end - start, BROKEN, 5, None)] and found.torn_bytes == 0
 
 
 def test_a_segment_belongs_where_its_head_says() -> None:

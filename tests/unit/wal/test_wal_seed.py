@@ -55,6 +55,18 @@ def test_two_records_vouch_for_the_seed_whatever_their_values_look_like(seed, co
     assert [found.entries[1 + i].data for i in range(count)] == values and found.losses[0].offset == 0
 
 
+@given(st.lists(st.sampled_from((0, 1, 40)), min_size=1, max_size=3), st.data())
+def test_each_whole_record_vouches_wherever_the_file_ends(sizes, data):
+    """A record without content is one, too, and may be the last thing in the file."""
+    writer, file, ends = SegmentWriter(HEAD), bytearray(encode_head(HEAD)), []
+    for size in sizes:
+        file += writer.encode(RecordType.ENTRIES, bytes(size))
+        ends.append(writer.end)
+    cut = data.draw(st.sampled_from([end + by for end in ends for by in (-1, 0, 1)]), label="the file ends there")
+    whole = sum(end <= cut for end in ends)
+    assert seed_of(bytes(file.ljust(cut, b"\0")[:cut])) == (HEAD.seed if whole > 1 else None)
+
+
 def test_one_record_alone_vouches_for_nothing():
     data, _ = a_segment(entries(1, 1, b"a"))
     data[0] ^= 1
