@@ -1,237 +1,36 @@
 """OpenAPI: for `kubectl explain` and client-side validation.
 
 Version 3 is one document per group-version, built lazily from the schema's table and the registry. It has every path
-with its verbs and parameters, and every message with its fields, types, merge keys and list types. The texts come from
-the PyPI package `kubernetes-validate` where that is installed (extra `explain`), else there are none.
+with its verbs and parameters, and every message that they need (`openapi_schemas`).
 
-Version 2 is made of these documents (`openapi_v2`).
+Version 2 is made of these documents (`openapi_v2`), each of which adds a part. Documents and parts are kept by what
+they are made from, so that a new registry makes only those of kinds that changed.
 
 Source: apiserver pkg/endpoints/openapi, kube-openapi pkg/handler3.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from minikube_py.api import openapi_v2
-from minikube_py.api.custom import published
 from minikube_py.api.custom.kinds import kinds_of
 from minikube_py.api.document import JSON, Document, etag_of, matches, not_changed, parse_accept
 from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.openapi_schemas import VERSION, Schemas, definitions, parameter
 from minikube_py.api.registry import REGISTRY, Registry
-from minikube_py.api.schema import META_KINDS, SCHEMA, Field, Message, Type, proto_name
+from minikube_py.api.schema import SCHEMA
 
 Json = dict[str, Any]
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_PROTOBUF_ASKED: Final = (V2_PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 TITLE: Final = "Kubernetes"
-VERSION: Final = "1.36"
-_SCHEMAS: Final = "#/components/schemas/"
-
-
-def schema_name(message: str) -> str:
-    """A message's name in OpenAPI: `io.k8s.api.core.v1.Pod`."""
-    return _SPECIAL_NAMES.get(message) or "io.k8s." + proto_name(message).removeprefix("k8s.io.")
-
-
-_SPECIAL_NAMES: Final = {
-    "resource.Quantity": "io.k8s.apimachinery.pkg.api.resource.Quantity",
-    "intstr.IntOrString": "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-    "runtime.RawExtension": "io.k8s.apimachinery.pkg.runtime.RawExtension",
-}
-_ANYTHING: Final = ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
-_SPECIAL_SCHEMAS: Final[dict[str, Json]] = {
-    "resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
-    "intstr.IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
-    "runtime.RawExtension": {"type": "object"},
-    "meta/v1.Time": {"type": "string", "format": "date-time"},
-    "meta/v1.MicroTime": {"type": "string", "format": "date-time"},
-    "meta/v1.Duration": {"type": "string"},
-    "meta/v1.FieldsV1": {"type": "object"},
-    **{f"apiextensions/v1.{name}": {} for name in _ANYTHING},
-}
-_UNIONS: Final[dict[str, tuple[str, ...]]] = {
-    "core/v1.AppArmorProfile": ("type", "localhostProfile"),
-    "core/v1.PodSchedulingGroup": ("", "podGroupName"),
-    "core/v1.SeccompProfile": ("type", "localhostProfile"),
-    "flowcontrol/v1.LimitResponse": ("type", "queuing"),
-    "flowcontrol/v1.PriorityLevelConfigurationSpec": ("type", "exempt", "limited"),
-    "flowcontrol/v1.Subject": ("kind", "group", "serviceAccount", "user"),
-}
-"""Discriminators of unions, and the members of which one is set."""
-_SCALARS: Final[dict[str, Json]] = {
-    "string": {"type": "string"},
-    "bool": {"type": "boolean"},
-    "int32": {"type": "integer", "format": "int32"},
-    "int64": {"type": "integer", "format": "int64"},
-    "uint8": {"type": "integer", "format": "byte"},
-    "float64": {"type": "number", "format": "double"},
-    "bytes": {"type": "string", "format": "byte"},
-    "any": {},
-}
-_DEFAULTS: Final[dict[str, Any]] = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "message": {}}
-
-
-# --- messages -------------------------------------------------------------------------------------------------------
-
-
-def _definitions() -> dict[str, Json]:
-    """The texts' definitions by schema name; empty where the package is not installed or holds none."""
-    spec = find_spec("kubernetes_validate")
-    for location in (spec.submodule_search_locations or ()) if spec else ():
-        folder = Path(location) / "kubernetes-json-schema"
-        path = folder / f"v{VERSION}.0-local" / "_definitions.json"
-        if path.is_file():
-            content = orjson.loads(path.read_bytes())
-            found: dict[str, Json] = content.get("$defs") or content.get("definitions") or {}
-            return found
-    return {}
-
-
-class _Schemas:
-    """The schemas that one document needs, collected by reference. `rows`: its kinds."""
-
-    def __init__(self, definitions: dict[str, Json], group: str, version: str, rows: list[Kind]) -> None:
-        self.found: dict[str, Json] = {}
-        self._definitions = definitions
-        self._group, self._version = group, version
-        self._custom = {name: row for row in rows if row.structure is not None for name in (row.kind, row.list_kind)}
-
-    def kind(self, group: str, version: str, name: str) -> Json:
-        """A reference to what a kind's objects or lists look like."""
-        if (group, version) == (self._group, self._version) and (row := self._custom.get(name)):
-            return self._custom_kind(row, name)
-        message = SCHEMA.kind(group, version, name)
-        return self.ref(message.name) if message is not None else {"type": "string"}
-
-    def query(self, group: str, version: str, name: str) -> list[Json]:
-        """The options of a connection, as they are in its query."""
-        message = SCHEMA.kind(group, version, name)
-        fields = [each for each in message.declared if each.number] if message is not None else []
-        sorts = {"bool": "boolean", "[]int32": "integer"}
-        return [_parameter(each.name, sort=sorts.get(each.type.text, "string")) for each in fields]
-
-    def _custom_kind(self, row: Kind, kind: str) -> Json:
-        name = published.name_of(row.group, row.version, kind)
-        if name not in self.found:
-            schema = self._objects(row) if kind == row.kind else self._list(row)
-            told = {"group": row.group, "kind": kind, "version": row.version}
-            self.found[name] = {**schema, "x-kubernetes-group-version-kind": [told]}
-            if own := [{"fieldPath": path} for path, each in row.selectable.items() if each.loose]:
-                self.found[name]["x-kubernetes-selectable-fields"] = own
-        return {"$ref": _SCHEMAS + name}
-
-    def _objects(self, row: Kind) -> Json:
-        assert row.structure is not None
-        texts = self._texts("ConfigMap")
-        schema = published.published(row.structure, texts)
-        self.ref("meta/v1.ObjectMeta")
-        own = published.members("ObjectMeta", texts)
-        return {"type": "object", **schema, "properties": {**schema.get("properties", {}), **own}}
-
-    def _list(self, row: Kind) -> Json:
-        self.ref("meta/v1.ListMeta")
-        own = published.members("ListMeta", self._texts("ConfigMapList"))
-        items = {"description": f"List of {row.plural}.", "type": "array", "items": self._custom_kind(row, row.kind)}
-        description = f"{row.list_kind} is a list of {row.kind}"
-        properties = {**own, "items": items}
-        return {"description": description, "type": "object", "required": ["items"], "properties": properties}
-
-    def _texts(self, kind: str) -> Json:
-        told = self._definitions.get(f"io.k8s.api.core.v1.{kind}", {}).get("properties", {})
-        return {name: part["description"] for name, part in told.items() if part.get("description")}
-
-    def ref(self, message: str) -> Json:
-        name = schema_name(message)
-        if name not in self.found:
-            self.found[name] = {}
-            self.found[name] = self._schema(message, name)
-        return {"$ref": _SCHEMAS + name}
-
-    def _schema(self, message: str, name: str) -> Json:
-        told = self._definitions.get(name, {})
-        head: Json = {"description": told["description"]} if told.get("description") else {}
-        special = _SPECIAL_SCHEMAS.get(message)
-        if special is not None or not SCHEMA.has(message):
-            return {**head, **(special or {})}
-        return {**head, **self._object(SCHEMA.message(message), told.get("properties", {}))}
-
-    def _object(self, message: Message, told: Json) -> Json:
-        found: Json = {"type": "object"}
-        required = [field.name for field in message.fields.values() if field.required]
-        if required:
-            found["required"] = required
-        properties = {
-            name: self._property(field, told.get(name, {})) for name, field in sorted(message.fields.items())
-        }
-        if properties:
-            found["properties"] = properties
-        if message.name in _UNIONS:
-            by, *members = _UNIONS[message.name]
-            union = {"fields-to-discriminateBy": {name: name[0].upper() + name[1:] for name in members}}
-            found["x-kubernetes-unions"] = [{"discriminator": by, **union} if by else union]
-        if SCHEMA.is_atomic(message.name):
-            found["x-kubernetes-map-type"] = "atomic"
-        kinds = SCHEMA.kinds_of(message.name)
-        if self._group and kinds and message.go_name in META_KINDS:
-            kinds.append({"group": self._group, "kind": message.go_name, "version": self._version})
-        if kinds:
-            found["x-kubernetes-group-version-kind"] = kinds
-        return found
-
-    def _property(self, field: Field, told: Json) -> Json:
-        found: Json = {}
-        if told.get("description"):
-            # The package's texts end before the values of enumerations.
-            values = "".join(f'\n - `"{value}"`' for value in SCHEMA.enum(field.type.named))
-            found["description"] = told["description"] + (f"\n\nPossible enum values:{values}" if values else "")
-        found |= self._type(field.type, _default(field))
-        if field.list_map_keys:
-            found["x-kubernetes-list-map-keys"] = list(field.list_map_keys)
-        for key, value in (("list-type", field.list_type), ("map-type", field.map_type or field.struct_type)):
-            if value:
-                found[f"x-kubernetes-{key}"] = value
-        if field.merge_key:
-            found["x-kubernetes-patch-merge-key"] = field.merge_key
-        if field.patch_strategies:
-            found["x-kubernetes-patch-strategy"] = ",".join(field.patch_strategies)
-        return found
-
-    def _type(self, type: Type, default: Any = None) -> Json:
-        extra = {} if default is None else {"default": default}
-        if type.kind == "list":
-            assert type.element is not None
-            return {"type": "array", "items": self._type(type.element, _zero(type.element)), **extra}
-        if type.kind == "map":
-            assert type.element is not None
-            element = type.element
-            inner = self.ref(element.message) if element.kind == "quantity" else self._type(element, _zero(element))
-            return {"type": "object", "additionalProperties": inner, **extra}
-        if type.message:
-            # A bare reference cannot have sibling members.
-            return {**extra, "allOf": [self.ref(type.message)]}
-        found = {**_SCALARS.get(type.kind, {}), **extra}
-        values = SCHEMA.enum(type.named) if type.named else ()
-        return {**found, "enum": list(values)} if values else found
-
-
-def _default(field: Field) -> Any:
-    """The default of a property: as marked, else the zero value of what is always written."""
-    if field.default is not None:
-        return field.default
-    if field.omitempty and field.type.kind != "message":
-        return None
-    return _zero(field.type)
-
-
-def _zero(type: Type) -> Any:
-    """The zero value, where OpenAPI tells it."""
-    return None if type.pointer else _DEFAULTS.get(type.kind)
 
 
 # --- paths ----------------------------------------------------------------------------------------------------------
@@ -260,25 +59,13 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 _CUSTOM_PARAMETERS: Final = {"get": ("resourceVersion",), "deletecollection": _PARAMETERS["list"]}
-_PARAMETER_TYPES: Final = {
-    "force": "boolean", "orphanDependents": "boolean", "allowWatchBookmarks": "boolean", "sendInitialEvents": "boolean",
-    "watch": "boolean", "gracePeriodSeconds": "integer", "limit": "integer", "timeoutSeconds": "integer",
-    "follow": "boolean", "insecureSkipTLSVerifyBackend": "boolean", "limitBytes": "integer", "previous": "boolean",
-    "sinceSeconds": "integer", "tailLines": "integer", "timestamps": "boolean",
-}  # fmt: skip
 _PATCHES: Final = ("apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
-
-
-def _parameter(name: str, where: str = "query", sort: str = "") -> Json:
-    schema = {"type": sort or _PARAMETER_TYPES.get(name, "string"), "uniqueItems": True}
-    required = {"required": True} if where == "path" else {}
-    return {"name": name, "in": where, **required, "schema": schema}
 
 
 class _Paths:
     """The paths of one group-version."""
 
-    def __init__(self, group: str, version: str, schemas: _Schemas) -> None:
+    def __init__(self, group: str, version: str, schemas: Schemas) -> None:
         self.found: dict[str, Json] = {}
         self._root = f"/apis/{group}/{version}" if group else f"/api/{version}"
         self._title = _title(group, version)
@@ -329,7 +116,7 @@ class _Paths:
         answers: Json = {"200": {"description": "OK", "content": content}, "401": {"description": "Unauthorized"}}
         title = f"{middle}{row.kind}{sub.name.capitalize()}"
         options = self._schemas.query(self._group, self._version, sub.kind)
-        for end, deeper in (("", []), ("WithPath", [_parameter("path", "path")])):
+        for end, deeper in (("", []), ("WithPath", [parameter("path", "path")])):
             if end and "update" not in sub.verbs:
                 continue
             item: Json = {
@@ -342,7 +129,7 @@ class _Paths:
                 }
                 for method in methods
             }
-            parameters = [*(_parameter(name, "path") for name in scope), *deeper, *options]
+            parameters = [*(parameter(name, "path") for name in scope), *deeper, *options]
             item["parameters"] = sorted(parameters, key=lambda each: (each["name"], each["in"]))
             self.found[f"{path}/{{path}}" if end else path] = item
 
@@ -372,7 +159,7 @@ class _Paths:
             if verb in verbs:
                 item[method] = self._operation(verb, operation_id, answer, kind)
         if item:
-            shared = [*(_parameter(name, "path") for name in scope), _parameter("pretty")]
+            shared = [*(parameter(name, "path") for name in scope), parameter("pretty")]
             if self._custom and len(item) == 1:
                 shared += next(iter(item.values())).pop("parameters", [])
                 shared.sort(key=lambda each: each["name"])
@@ -386,7 +173,7 @@ class _Paths:
         given = {**_PARAMETERS, **_CUSTOM_PARAMETERS} if self._custom else _PARAMETERS
         names = given["log"] if operation_id.endswith("Log") else given.get(verb, ())
         if names:
-            found["parameters"] = [_parameter(parameter) for parameter in names]
+            found["parameters"] = [parameter(each) for each in names]
         body = self._body(verb, kind)
         if body:
             found["requestBody"] = body
@@ -438,31 +225,62 @@ class Swagger(NamedTuple):
     etag: str
 
 
+Of = tuple[str, str, str]
+"""Group, version, and what is made of them: "v3", a document, or "v2", a part."""
+KEPT_MAX: Final = 1_000
+_kept: OrderedDict[tuple[str, str], bytes | openapi_v2.Part] = OrderedDict()
+"""By hash and what it is; the latest used last."""
+
+
 class OpenApi:
-    """The documents of one registry. Each is built lazily and cached as bytes; callers that build elsewhere ask what it
-    `lacks`, and let it `keep` the result."""
+    """The documents of one registry. Each is built lazily; callers that build elsewhere ask what it `lacks`, let it
+    `keep` the result, and then take the steps of `joining`."""
 
     def __init__(self, registry: Registry = REGISTRY) -> None:
         self._registry = registry
-        self._documents: dict[tuple[str, str], bytes] = {}
-        self._definitions: dict[str, Json] | None = None
         self._index: bytes | None = None
         self._hashes: dict[tuple[str, str], str] = {}
         self._swagger: Swagger | None = None
 
-    def lacks(self, path: str) -> tuple[str, ...] | None:
-        """Of what the document at `path` is to be made: a group-version, or () for all. None: nothing is."""
+    def lacks(self, path: str) -> Of | None:
+        """What is to be made next for the document at `path`. None: nothing."""
         parts = path.split("/")[1:]
+        wanted: list[Of] = []
         if parts == ["openapi", "v2"]:
-            return () if self._swagger is None else None
-        of = self._group_version(parts[2:]) if parts[:2] == ["openapi", "v3"] and len(parts) > 2 else None
-        return of if of not in self._documents else None
+            wanted = self._parts if self._swagger is None else []
+        elif parts[:2] == ["openapi", "v3"] and len(parts) > 2 and (of := self._group_version(parts[2:])):
+            wanted = [(*of, "v3")]
+        return next((each for each in wanted if (self._hash(*each[:2]), each[2]) not in _kept), None)
 
-    def keep(self, of: tuple[str, ...], made: Swagger | bytes) -> None:
-        if isinstance(made, Swagger):
-            self._swagger = made
-        else:
-            self._documents[of[0], of[1]] = made
+    def keep(self, of: Of, made: bytes | openapi_v2.Part) -> None:
+        _kept[self._hash(*of[:2]), of[2]] = made
+        while len(_kept) > max(KEPT_MAX, 2 * len(self._parts)):
+            _kept.popitem(last=False)
+
+    def joining(self, path: str) -> Iterator[None]:
+        """Nothing is lacking: the steps that join the document of version 2, if that is the one at `path`."""
+        if path == "/openapi/v2" and self._swagger is None:
+            text, packed = yield from openapi_v2.joining([self._part(*of) for of in self._parts])
+            hashes = "".join(self._hash(*of[:2]) for of in self._parts)
+            self._swagger = Swagger(text, packed, etag_of(hashes.encode()))
+
+    @property
+    def _parts(self) -> list[Of]:
+        return [(*each, "v2") for each in self._registry.group_versions]
+
+    def _part(self, group: str, version: str, what: str = "v2") -> openapi_v2.Part:
+        found = self._found((group, version, what))
+        return found if isinstance(found, openapi_v2.Part) else self.make_part(group, version)
+
+    def make_part(self, group: str, version: str) -> openapi_v2.Part:
+        # Schemas share members until they are encoded.
+        return openapi_v2.part(orjson.loads(self.group_version(group, version)))
+
+    def _found(self, of: Of) -> bytes | openapi_v2.Part | None:
+        key = self._hash(*of[:2]), of[2]
+        if key in _kept:
+            _kept.move_to_end(key)
+        return _kept.get(key)
 
     def document(
         self, path: str, accept: str | None, asked_hash: str = "", if_none_match: str | None = None
@@ -527,16 +345,15 @@ class OpenApi:
 
     def group_version(self, group: str, version: str) -> bytes:
         """The document of a group-version that is served."""
-        found = self._documents.get((group, version))
-        if found is None:
-            found = self._documents[group, version] = orjson.dumps(self._build(group, version))
+        found = self._found((group, version, "v3"))
+        if not isinstance(found, bytes):
+            found = orjson.dumps(self._build(group, version))
+            self.keep((group, version, "v3"), found)
         return found
 
     def _build(self, group: str, version: str) -> Json:
-        if self._definitions is None:
-            self._definitions = _definitions()
         rows = self._rows(group, version)
-        schemas = _Schemas(self._definitions, group, version, rows)
+        schemas = Schemas(definitions(), group, version, rows)
         paths = _Paths(group, version, schemas)
         for row in rows:
             paths.add(row)
@@ -549,10 +366,11 @@ class OpenApi:
 
 
     def make_swagger(self) -> Swagger:
-        parts = [orjson.loads(self.group_version(*each)) for each in self._registry.group_versions]
-        told = openapi_v2.document(parts)
-        text = orjson.dumps(told)
-        return Swagger(text, openapi_v2.protobuf(told), etag_of(text))
+        """In one step."""
+        for _ in self.joining("/openapi/v2"):
+            pass
+        assert self._swagger is not None
+        return self._swagger
 
     def _version_2(self, accept: str | None, if_none_match: str | None) -> Document:
         headers = {"Vary": "Accept-Encoding\nAccept"}
@@ -560,7 +378,7 @@ class OpenApi:
             as_json = matches(JSON, clause.media)
             if not as_json and clause.media not in _V2_PROTOBUF_ASKED:
                 continue
-            swagger = self._swagger = self._swagger or self.make_swagger()
+            swagger = self._swagger or self.make_swagger()
             headers["ETag"] = f'"{swagger.etag}"'
             if not_changed(headers["ETag"], if_none_match):
                 return Document(b"", "", headers, 304)
@@ -570,12 +388,13 @@ class OpenApi:
         return Document(b"", "", headers, 406)
 
 
-def made(registry: Registry, definitions: tuple[bytes, ...], of: tuple[str, ...]) -> Swagger | bytes | None:
+def made(registry: Registry, definitions: tuple[bytes, ...], of: Of) -> openapi_v2.Part | bytes | None:
     """What `lacks` named, of these definitions' kinds beside those that are built in; None: they do not have it."""
     kinds = registry.extended(tuple(kind for definition in definitions for kind in kinds_of(definition)))
-    if not of:
-        return OpenApi(kinds).make_swagger()
-    return OpenApi(kinds).group_version(*of) if of in kinds.group_versions else None
+    group, version, what = of
+    if (group, version) not in kinds.group_versions:
+        return None
+    return OpenApi(kinds).make_part(group, version) if what == "v2" else OpenApi(kinds).group_version(group, version)
 
 
 documents: Final = lru_cache(8)(OpenApi)

@@ -9,9 +9,9 @@ Source: kube-openapi pkg/builder, apiextensions-apiserver pkg/controller/openapi
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -35,28 +35,78 @@ _TOKEN: Final = {
 }  # fmt: skip
 
 
-def document(parts: Iterable[Json]) -> Json:
-    """The document that these of version 3, one for each group-version, make together."""
+class Entry(NamedTuple):
+    """A path or a definition with its name, as a member in JSON and as a field in protobuf."""
+
+    json: bytes
+    protobuf: bytes
+
+
+class Part(NamedTuple):
+    """What one group-version adds to the document."""
+
+    info: Json
+    paths: dict[str, Entry]
+    definitions: dict[str, Entry]
+
+
+def part(told: Json) -> Part:
+    """Of a group-version's document in version 3."""
+    paths = {path: _path(item) for path, item in told["paths"].items()}
+    schemas = {name: definition(name, schema) for name, schema in told["components"]["schemas"].items()}
+    return Part(
+        told["info"],
+        {path: _entry("PathItem", path, item) for path, item in paths.items()},
+        {name: _entry("Schema", name, _in_order(schema)) for name, schema in schemas.items()},
+    )
+
+
+def _in_order(schema: Json) -> Json:
+    if _GVK in schema:
+        schema[_GVK].sort(key=lambda kind: (kind["group"], kind["version"]))
+    return schema
+
+
+def _entry(message: str, name: str, value: Json) -> Entry:
+    inner = _NAMED_IN[message]
+    packed = sized(inner, _text(1, name) + sized(2, _packed(message, value)))
+    return Entry(b"%b:%b" % (orjson.dumps(name), orjson.dumps(value)), packed)
+
+
+def joining(parts: Iterable[Part]) -> Generator[None, None, tuple[bytes, bytes]]:
+    """The document that these make together, in JSON and in protobuf; yields between steps."""
     info: Json = {}
-    paths: Json = {}
-    found: Json = {}
-    for part in parts:
-        info = part["info"]
-        paths.update((path, _path(item)) for path, item in part["paths"].items())
-        for name, schema in part["components"]["schemas"].items():
-            kinds = found.get(name, {}).get(_GVK, ())
-            told = found[name] = definition(name, schema)
-            if kinds:
-                # Messages common to all groups: each group has its own.
-                told[_GVK] = [*kinds, *(kind for kind in told[_GVK] if kind not in kinds)]
-    for schema in found.values():
-        if _GVK in schema:
-            schema[_GVK].sort(key=lambda kind: (kind["group"], kind["version"]))
-    return {
-        "swagger": "2.0", "info": info, "paths": dict(sorted(paths.items())),
-        "definitions": dict(sorted(found.items())),
-        "securityDefinitions": {"BearerToken": _TOKEN}, "security": [{"BearerToken": []}],
-    }  # fmt: skip
+    paths: dict[str, Entry] = {}
+    found: dict[str, Entry] = {}
+    for each in parts:
+        info = each.info
+        paths.update(each.paths)
+        for name, entry in each.definitions.items():
+            found[name] = entry if name not in found or found[name] == entry else _merged(name, found[name], entry)
+        yield
+    named = [(paths[path] for path in sorted(paths)), (found[name] for name in sorted(found))]
+    entries = [list(each) for each in named]
+    yield
+    members = [b",".join(each.json for each in group) for group in entries]
+    yield
+    fields = [b"".join(each.protobuf for each in group) for group in entries]
+    yield
+    head = {"swagger": "2.0", "info": info}
+    tail = {"securityDefinitions": {"BearerToken": _TOKEN}, "security": [{"BearerToken": []}]}
+    middle = b'"paths":{%b},"definitions":{%b}' % (members[0], members[1])
+    text = b"%b,%b,%b" % (orjson.dumps(head)[:-1], middle, orjson.dumps(tail)[1:])
+    yield
+    packed = _packed("Document", head), sized(8, fields[0]), sized(9, fields[1]), _packed("Document", tail)
+    return text, b"".join(packed)
+
+
+def _merged(name: str, first: Entry, second: Entry) -> Entry:
+    """Of messages common to all groups, each group has its own kinds."""
+    kinds, told = (orjson.loads(b"{%b}" % each.json)[name] for each in (first, second))
+    if not (kinds.get(_GVK) and told.get(_GVK)):
+        return second
+    told[_GVK] = [*kinds[_GVK], *(kind for kind in told[_GVK] if kind not in kinds[_GVK])]
+    return _entry("Schema", name, _in_order(told))
 
 
 def definition(name: str, schema: Json) -> Json:
@@ -284,5 +334,10 @@ _MESSAGES: Final[dict[str, tuple[int, dict[str, tuple[int, _Put]]]]] = {
 }  # fmt: skip
 
 
+_NAMED_IN: Final = {"PathItem": 2, "Schema": 1}
+"""The field of the paths, or of the definitions, that holds one of them."""
+
+
 def protobuf(told: Json) -> bytes:
+    """A whole document of version 2."""
     return _packed("Document", told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from functools import partial
 from importlib import import_module
@@ -215,15 +216,21 @@ def _paths(registry: Registry) -> list[str]:
 
 
 async def _make_document(path: str, server: ApiServer) -> None:
-    """Once per change of the served kinds, off the event loop."""
-    async with server.making_document:
-        known = _openapi().documents(server.registry)
-        if (of := known.lacks(path)) is not None:
+    """Once per change of the served kinds, off the event loop: piece by piece, so that others go between, and what is
+    made is kept if the request ends."""
+    while True:
+        async with server.making_document:
+            known = _openapi().documents(server.registry)
+            if (of := known.lacks(path)) is None:
+                break
             kinds = [kind for kind in server.registry.kinds if kind.definition]
-            needed = [kind.definition for kind in kinds if not of or (kind.group, kind.version) == of]
+            needed = [kind.definition for kind in kinds if (kind.group, kind.version) == of[:2]]
             made = await server.writer.work.run("open_api", tuple(dict.fromkeys(needed)), of)
-            if made is not None:
-                known.keep(of, made)
+            if made is None:
+                return
+            known.keep(of, made)
+    for _ in known.joining(path):
+        await asyncio.sleep(0)
 
 
 def _openapi() -> Any:

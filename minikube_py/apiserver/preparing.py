@@ -55,7 +55,8 @@ from minikube_py.apiserver.webhook_answers import patched as webhook_patched
 
 if TYPE_CHECKING:
     from minikube_py.api.mutations import Given, Mutated
-    from minikube_py.api.openapi import Swagger
+    from minikube_py.api.openapi import Of
+    from minikube_py.api.openapi_v2 import Part
     from minikube_py.apiserver.messages import Admission
 
 STORED_BYTES_MAX = 3 << 19
@@ -573,7 +574,7 @@ def converted(kinds: Registry, *given: Any) -> list[bytes] | str:
     return read_converted(*given)
 
 
-def open_api(kinds: Registry, definitions: tuple[bytes, ...], of: tuple[str, ...]) -> Swagger | bytes | None:
+def open_api(kinds: Registry, definitions: tuple[bytes, ...], of: Of) -> Part | bytes | None:
     from minikube_py.api.openapi import made
 
     return made(kinds, definitions, of)

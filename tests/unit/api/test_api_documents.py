@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from minikube_py.api import discovery, openapi, openapi_v2
+from minikube_py.api import discovery, openapi, openapi_schemas, openapi_v2
 from minikube_py.api.document import parse_accept
 from minikube_py.api.errors import StatusError
 from minikube_py.api.registry import REGISTRY
@@ -235,9 +235,12 @@ def test_without_the_texts_package_the_shapes_are_the_same(monkeypatch: pytest.M
             return {k: without_texts(v) for k, v in value.items() if not (k == "description" and isinstance(v, str))}
         return [without_texts(item) for item in value] if isinstance(value, list) else value
 
-    monkeypatch.setattr(openapi, "find_spec", lambda name: None)
+    for module in (openapi, openapi_schemas):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    openapi_schemas.definitions.cache_clear()
     bare = orjson.loads(openapi.OpenApi().group_version("", "v1"))
     assert "description" not in bare["components"]["schemas"]["io.k8s.api.core.v1.Pod"]
+    openapi_schemas.definitions.cache_clear()
     assert without_texts(bare) == without_texts(spec())
 
 
@@ -272,7 +275,7 @@ def test_no_such_document(path: str) -> None:
 
 
 def test_names_of_schemas() -> None:
-    assert openapi.schema_name("core/v1.Pod") == "io.k8s.api.core.v1.Pod"
-    assert openapi.schema_name("meta/v1.ObjectMeta") == "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-    assert openapi.schema_name("resource.Quantity") == "io.k8s.apimachinery.pkg.api.resource.Quantity"
+    assert openapi_schemas.schema_name("core/v1.Pod") == "io.k8s.api.core.v1.Pod"
+    assert openapi_schemas.schema_name("meta/v1.ObjectMeta") == "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    assert openapi_schemas.schema_name("resource.Quantity") == "io.k8s.apimachinery.pkg.api.resource.Quantity"
     assert SCHEMA.message("k8s.io.api.core.v1.Pod") is SCHEMA.message("core/v1.Pod")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import orjson
@@ -9,7 +10,9 @@ import pytest
 from api_core import Core
 from turns import LINES_MAX, Elsewhere, Turns
 
+from minikube_py.api import openapi
 from minikube_py.api.custom.paths import follow, steps_of
+from minikube_py.api.errors import timeout
 from minikube_py.apiserver.work import WorkHere
 
 Json = dict[str, Any]
@@ -142,3 +145,50 @@ def test_a_filter_costs_its_items_and_its_own_path() -> None:
     assert follow(items * 10, steps_of(f'[?(@{".n" * 50}=="x")]'), left) == []
     assert left[0] == 0
     assert follow(items * 10, steps_of('[?(@.=="x")]'), left) == [] and left[0] < 0
+
+
+class _Recording(WorkHere):
+    """Of what OpenAPI is made of. Ends the first request for the custom kinds."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core.api.registry)
+        self.made: list[tuple[str, ...]] = []
+        self.late = True
+
+    async def run(self, job: str, *given: Any) -> Any:
+        if job == "open_api":
+            self.made.append(given[1])
+            if given[1][0] == "long.io" and self.late:
+                self.late = False
+                raise timeout("request did not complete")
+        return self.now(job, *given)
+
+
+async def test_what_was_made_of_a_document_is_kept(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openapi, "_kept", OrderedDict())
+    core.api.hand_work_to(work := _Recording(core))
+
+    async def serve(plural: str) -> None:
+        await core.done("POST", DEFINITIONS, definition({"type": "object", "properties": {"a": TEXT}}, plural))
+        await eventually(served, plural)
+
+    async def served(plural: str) -> bool:
+        return (await core.respond("GET", f"/apis/long.io/v1/{plural}")).status == 200
+
+    async def eventually(done: Any, *given: Any) -> None:
+        while not await done(*given):
+            await core.clock.sleep(0.01)
+
+    await serve("things")
+    assert (await core.respond("GET", "/openapi/v2")).status == 504
+    assert len(work.made) > 20
+    before = list(work.made)
+    whole = await core.done("GET", "/openapi/v2")
+    assert work.made[len(before)] == before[-1] == ("long.io", "v1", "v2"), "what was made is not made again"
+    assert len({*work.made}) == len(work.made) - 1 and "/apis/long.io/v1/things" in whole["paths"]
+    work.made.clear()
+    await serve("others")
+    more = await core.done("GET", "/openapi/v2")
+    assert work.made == [("long.io", "v1", "v2")] and "/apis/long.io/v1/others" in more["paths"]
+    await core.done("GET", "/openapi/v2")
+    assert len(work.made) == 1
