@@ -63,7 +63,7 @@ from minikube_py.apiserver.subresources import Subresources
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.webhook_calls import Caller
-from minikube_py.apiserver.work import Work, WorkHere, in_form
+from minikube_py.apiserver.work import ASKED_BY, Work, WorkHere, in_form
 from minikube_py.apiserver.writes import Writer, Written
 from minikube_py.client.transport import ApiResponse
 from minikube_py.env import Clock, Rng, ended
@@ -134,7 +134,7 @@ class ApiServer:
         self.access = Access(tokens or {}, self.cache, clock, self.accounts, lambda: self.registry)
         self.webhook_caller = Caller(outgoing or Closed(), self.cache)
         self.writer.chain = chain_of(self, enabled_plugins)
-        self.deleter = Deleter(self.store, self.limits, clock)
+        self.deleter = Deleter(self.store, self.limits, clock, self.writer)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
         self.cache.conversions_of = self.writer.conversions_of = self.deleter.conversions_of = self._conversions_of
@@ -369,6 +369,7 @@ class ApiServer:
                 response = await nonresource.answer(request, self)
             else:
                 await self.access.admit(request, path, verb)
+                ASKED_BY.set(request.user.name if request.user is not None else "")
                 permitted = True
                 asked = route(path, request.method, verb)
                 found = True

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import orjson
 
+from minikube_py.api.decode import JSON
 from minikube_py.api.errors import GroupResource, Json, StatusError, conflict, not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, SERVICES
@@ -23,12 +24,14 @@ from minikube_py.apiserver.messages import Admission, warning_headers
 from minikube_py.apiserver.namespaces import check_mortal
 from minikube_py.apiserver.object_store import ObjectStore, OutOfSpace
 from minikube_py.apiserver.options import DeleteOptions
-from minikube_py.apiserver.preparing import as_served, as_written, encode, stored
+from minikube_py.apiserver.preparing import Body, as_served, as_written, encode, key_of, kind_of, stored
 from minikube_py.apiserver.watch_cache import Entry, nobody_converts
+from minikube_py.apiserver.work import Work, is_large
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
 
 if TYPE_CHECKING:
+    from minikube_py.api.registry import Registry
     from minikube_py.apiserver.conversions import Conversions
 
 ORPHAN: Final = "orphan"
@@ -43,8 +46,28 @@ class Deleted(NamedTuple):
     gone: bool
 
 
+class Marked(NamedTuple):
+    """An object as its deletion leaves it. `waits`: something holds it; `held`: the addresses that go with it; `told`:
+    the options that admission sees. `pending`: nothing changes."""
+
+    value: bytes
+    uid: str
+    was_deleting: bool
+    waits: bool
+    held: list[bytes]
+    told: DeleteOptions
+    pending: bool = False
+
+
+class _Worked(Protocol):
+    work: Work
+
+
 class Deleter:
-    def __init__(self, store: ObjectStore, limits: Limits, clock: Clock) -> None:
+    """`at`: owner of the worker processes."""
+
+    def __init__(self, store: ObjectStore, limits: Limits, clock: Clock, at: _Worked) -> None:
+        self._at = at
         self._store = store
         self._limits = limits
         self._clock = clock
@@ -92,26 +115,22 @@ class Deleter:
                 raise not_found(resource, name)
             if converting is not None:
                 (kv,) = await converting.all_shown(resource, [kv])
-            obj = orjson.loads(kv.value if resource.write is None else as_served(resource, kv.value))
-            _check_preconditions(resource, name, obj, kv, options)
-            if _is_pending(resource, obj, options):
+            found = await self._marked(resource, kv, options, name)
+            _check_preconditions(resource, name, found.uid, kv, options)
+            if found.pending:
                 return Deleted(kv.value, kv.mod_revision, False)
             if admit is not None:
-                admit(resource, "", name, obj, None)
+                admit(resource, "", name, orjson.loads(as_served(resource, kv.value)), None)
             if passage is not None:
-                passage.tell_options(_as_told(resource, obj, options))
+                passage.tell_options(found.told)
                 await passage.allow(stored(resource, kv.value, kv.mod_revision), None)
-            was_deleting = bool(obj["metadata"].get("deletionTimestamp"))
-            if not was_deleting:
-                resource.prepare_delete(obj, timestamp(self._clock.wall_s()))
-            waits = self._mark(resource, obj, options)
-            value = as_written(resource, encode(obj))
+            value, waits = found.value, found.waits
             if options.dry_run:
                 return Deleted(value, kv.mod_revision, not waits)
             if waits and value == kv.value:
                 return Deleted(kv.value, kv.mod_revision, False)
             # As upstream, watchers of graceful kinds see deletionTimestamp first.
-            if waits or (resource.deletion_grace_s is not None and not was_deleting):
+            if waits or (resource.deletion_grace_s is not None and not found.was_deleting):
                 try:
                     stored_value = await converting.to_store(resource, value) if converting is not None else value
                     outcome = await self._store.replace(kv, stored_value)
@@ -133,63 +152,19 @@ class Deleter:
                         await passage.allow(stored(resource, kv.value, kv.mod_revision), None)
                     outcome = await self._store.delete(kv)
             else:
-                outcome = await self._store.delete(kv, sorted(held_keys(obj)) if resource is SERVICES else ())
+                outcome = await self._store.delete(kv, found.held)
             if outcome.done:
                 return Deleted(value, outcome.revision, True)
             kv = outcome.current
         raise conflict(resource, name)
 
-    def _mark(self, resource: Kind, obj: Json, options: DeleteOptions) -> bool:
-        """Marks the object as being deleted. False: nothing holds it, delete it at once."""
-        metadata = obj["metadata"]
-        if resource is NAMESPACES:
-            return self._mark_namespace(obj, options)
-        deleting = metadata.get("deletionTimestamp")
-        waits = False
-        if resource.deletion_grace_s is not None and deleting:
-            waits = self._shorten(metadata, options.grace_s)
-        elif resource.deletion_grace_s is not None:
-            grace_s = resource.deletion_grace_s(obj, options.grace_s)
-            self._stamp(metadata, grace_s)
-            waits = grace_s > 0
-        before = metadata.get("finalizers") or []
-        finalizers = _finalizers(resource, before, options)
-        if finalizers != before:
-            if finalizers:
-                metadata["finalizers"] = finalizers
-            else:
-                metadata.pop("finalizers", None)
-        if finalizers and not metadata.get("deletionTimestamp"):
-            self._stamp(metadata, 0)
-        return waits or bool(finalizers)
-
-    def _stamp(self, metadata: Json, grace_s: int) -> None:
-        metadata["deletionTimestamp"] = timestamp(self._clock.wall_s() + grace_s)
-        metadata["deletionGracePeriodSeconds"] = grace_s
-        if metadata.get("generation"):
-            metadata["generation"] += 1
-
-    def _mark_namespace(self, obj: Json, options: DeleteOptions) -> bool:
-        metadata, spec = obj["metadata"], obj.setdefault("spec", {})
-        if finalizers := _finalizers(NAMESPACES, metadata.get("finalizers") or [], options):
-            metadata["finalizers"] = finalizers
-        if not metadata.get("deletionTimestamp"):
-            metadata["deletionTimestamp"] = timestamp(self._clock.wall_s())
-        obj.setdefault("status", {})["phase"] = "Terminating"
-        return bool(spec.get("finalizers") or metadata.get("finalizers"))
-
-    def _shorten(self, metadata: Json, asked_s: int | None) -> bool:
-        """A pending deletion can only be shortened, and does not end in the past. True: grace is left."""
-        period_s = metadata.get("deletionGracePeriodSeconds") or 0
-        if asked_s is None or not period_s:
-            return False
-        asked_s = asked_s if asked_s >= 0 else 1
-        end_s, now_s = parse_timestamp(metadata["deletionTimestamp"]) - period_s + asked_s, self._clock.wall_s()
-        if end_s < now_s:
-            end_s, asked_s = now_s, min(asked_s, 1)
-        metadata["deletionTimestamp"] = timestamp(end_s)
-        metadata["deletionGracePeriodSeconds"] = asked_s
-        return asked_s > 0
+    async def _marked(self, resource: Kind, kv: KeyValue, options: DeleteOptions, name: str) -> Marked:
+        wall_s = self._clock.wall_s()
+        if not is_large(kv.value, JSON):
+            return mark(resource, kv.value, options, wall_s)
+        asked = Body(key_of(resource), kv.value, "", "", "", name, wall_s=wall_s, definition=resource.definition)
+        found: Marked = await self._at.work.run("late", "deletes", "marked", asked, options)
+        return found
 
     async def delete_collection(
         self,
@@ -209,6 +184,81 @@ class Deleter:
             except StatusError as error:
                 if error.code != 404:
                     raise
+
+
+def marked(kinds: Registry, asked: Body, options: DeleteOptions) -> Marked:
+    """As a job: `asked` has the object as its body."""
+    return mark(kind_of(kinds, asked), asked.body, options, asked.wall_s)
+
+
+def mark(resource: Kind, value: bytes, options: DeleteOptions, wall_s: float) -> Marked:
+    obj = orjson.loads(value if resource.write is None else as_served(resource, value))
+    metadata = obj["metadata"]
+    uid, was_deleting = metadata.get("uid", ""), bool(metadata.get("deletionTimestamp"))
+    if _is_pending(resource, obj, options):
+        return Marked(value, uid, was_deleting, True, [], options, pending=True)
+    told = _as_told(resource, obj, options)
+    if not was_deleting:
+        resource.prepare_delete(obj, timestamp(wall_s))
+    waits = _mark(resource, obj, options, wall_s)
+    held = sorted(held_keys(obj)) if resource is SERVICES else []
+    return Marked(as_written(resource, encode(obj)), uid, was_deleting, waits, held, told)
+
+
+def _mark(resource: Kind, obj: Json, options: DeleteOptions, wall_s: float) -> bool:
+    """Marks the object as being deleted. False: nothing holds it, delete it at once."""
+    metadata = obj["metadata"]
+    if resource is NAMESPACES:
+        return _mark_namespace(obj, options, wall_s)
+    deleting = metadata.get("deletionTimestamp")
+    waits = False
+    if resource.deletion_grace_s is not None and deleting:
+        waits = _shorten(metadata, options.grace_s, wall_s)
+    elif resource.deletion_grace_s is not None:
+        grace_s = resource.deletion_grace_s(obj, options.grace_s)
+        _stamp(metadata, grace_s, wall_s)
+        waits = grace_s > 0
+    before = metadata.get("finalizers") or []
+    finalizers = _finalizers(resource, before, options)
+    if finalizers != before:
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        else:
+            metadata.pop("finalizers", None)
+    if finalizers and not metadata.get("deletionTimestamp"):
+        _stamp(metadata, 0, wall_s)
+    return waits or bool(finalizers)
+
+
+def _stamp(metadata: Json, grace_s: int, wall_s: float) -> None:
+    metadata["deletionTimestamp"] = timestamp(wall_s + grace_s)
+    metadata["deletionGracePeriodSeconds"] = grace_s
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+
+
+def _mark_namespace(obj: Json, options: DeleteOptions, wall_s: float) -> bool:
+    metadata, spec = obj["metadata"], obj.setdefault("spec", {})
+    if finalizers := _finalizers(NAMESPACES, metadata.get("finalizers") or [], options):
+        metadata["finalizers"] = finalizers
+    if not metadata.get("deletionTimestamp"):
+        metadata["deletionTimestamp"] = timestamp(wall_s)
+    obj.setdefault("status", {})["phase"] = "Terminating"
+    return bool(spec.get("finalizers") or metadata.get("finalizers"))
+
+
+def _shorten(metadata: Json, asked_s: int | None, wall_s: float) -> bool:
+    """A pending deletion can only be shortened, and does not end in the past. True: grace is left."""
+    period_s = metadata.get("deletionGracePeriodSeconds") or 0
+    if asked_s is None or not period_s:
+        return False
+    asked_s = asked_s if asked_s >= 0 else 1
+    end_s = parse_timestamp(metadata["deletionTimestamp"]) - period_s + asked_s
+    if end_s < wall_s:
+        end_s, asked_s = wall_s, min(asked_s, 1)
+    metadata["deletionTimestamp"] = timestamp(end_s)
+    metadata["deletionGracePeriodSeconds"] = asked_s
+    return asked_s > 0
 
 
 @contextlib.contextmanager
@@ -270,8 +320,7 @@ def _propagation(resource: Kind, before: list[str], options: DeleteOptions) -> t
     return resource.orphans_by_default, False
 
 
-def _check_preconditions(resource: Kind, name: str, obj: Json, kv: KeyValue, options: DeleteOptions) -> None:
-    found = obj["metadata"].get("uid", "")
+def _check_preconditions(resource: Kind, name: str, found: str, kv: KeyValue, options: DeleteOptions) -> None:
     if resource is NAMESPACES:
         found_named = (("UID", options.uid, found), ("ResourceVersion", options.revision_text, str(kv.mod_revision)))
         for what, wanted, there in found_named:

@@ -7,7 +7,8 @@ end of this module with plain values as arguments and results. Both take the sam
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -355,7 +356,7 @@ def key_of(kind: Kind) -> KindKey:
     return kind.group, kind.version, kind.plural
 
 
-def _kind(kinds: Registry, asked: Body) -> Kind:
+def kind_of(kinds: Registry, asked: Body) -> Kind:
     if asked.definition:
         from minikube_py.api.custom.kinds import kinds_of
 
@@ -397,7 +398,7 @@ def _warned(error: StatusError, warnings: list[str]) -> StatusError:
 
 def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: bool = False) -> Made:
     """`updating`: a PUT that creates. Raises: StatusError 400, 413, 415, before the namespace check."""
-    kind, rng = _kind(kinds, asked), random.Random(seed)
+    kind, rng = kind_of(kinds, asked), random.Random(seed)
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     warnings += strategy.told_of_new(kind, obj)
     generated = "generateName" in obj["metadata"] and not obj["metadata"].get("name")
@@ -439,7 +440,7 @@ def _created(
 
 def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, may_be_absent: bool) -> Made | None:
     """None: missing, and may be created. Raises: StatusError."""
-    kind = _kind(kinds, asked)
+    kind = kind_of(kinds, asked)
     new, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     warnings += strategy.without_repeats(new)
     reached = _Reached()
@@ -463,10 +464,10 @@ def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int,
 
 def patch(kinds: Registry, asked: Body, old_value: bytes, revision: int) -> Made:
     """Raises: StatusError."""
-    kind = _kind(kinds, asked)
+    kind = kind_of(kinds, asked)
     warnings: list[str] = []
     reached = _Reached()
-    given = _patch_of(asked)
+    given = patch_of(asked)
     try:
         old = stored(kind, old_value, revision)
         new = patched(kind, old, given, asked.sub, warnings)
@@ -476,7 +477,7 @@ def patch(kinds: Registry, asked: Body, old_value: bytes, revision: int) -> Made
         return reached.refused("", error, warnings)
 
 
-def _patch_of(asked: Body) -> PatchBody:
+def patch_of(asked: Body) -> PatchBody:
     return PatchBody(
         asked.content_type, asked.body, asked.field_validation, asked.namespace, asked.name, asked.sender, asked.force
     )
@@ -484,7 +485,7 @@ def _patch_of(asked: Body) -> PatchBody:
 
 def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, seed: int) -> Made:
     """A server-side apply; without `old_value` if it creates. Raises: StatusError."""
-    kind, given = _kind(kinds, asked), _patch_of(asked)
+    kind, given = kind_of(kinds, asked), patch_of(asked)
     warnings: list[str] = []
     reached = _Reached()
     old = stored(kind, old_value, revision) if old_value is not None else None
@@ -506,12 +507,12 @@ def _finished(kind: Kind, asked: Body, new: Json, old: Json, old_value: bytes, w
     if asked.halfway:
         version = new["metadata"].get("resourceVersion") or ""
         return Made("", _checked(encode(new)), warnings, version=version)
-    made = _settled(kind, asked, new, old, cluster)
+    made = settled_here(kind, asked, new, old, cluster)
     value = old_value if same(made.value, old_value) else made.value
     return made._replace(value=value, warnings=warnings + made.warnings)
 
 
-def _settled(kind: Kind, asked: Body, new: Json, old: Json, cluster: Cluster) -> Made:
+def settled_here(kind: Kind, asked: Body, new: Json, old: Json, cluster: Cluster) -> Made:
     said: list[str] = []
     new = settled(steps_of_update(kind, new, old, asked.sub, said, cluster))
     finished = is_finished(kind, new)
@@ -520,10 +521,10 @@ def _settled(kind: Kind, asked: Body, new: Json, old: Json, cluster: Cluster) ->
 
 def settle(kinds: Registry, asked: Body, new: Json, old: Json | None) -> Made:
     """The second half of a create (without `old`) or change."""
-    kind, seen = _kind(kinds, asked), Seen(asked.seen, asked.wall_s, asked.gates)
+    kind, seen = kind_of(kinds, asked), Seen(asked.seen, asked.wall_s, asked.gates)
     try:
         if old is not None:
-            return _settled(kind, asked, new, old, seen)
+            return settled_here(kind, asked, new, old, seen)
         settled(steps_of_create(kind, new, seen))
         return Made("", _checked(encode(new)), kind.warn(new, None))
     except StatusError as error:
@@ -533,7 +534,7 @@ def settle(kinds: Registry, asked: Body, new: Json, old: Json | None) -> Made:
 def read(kinds: Registry, asked: Body) -> tuple[bytes, list[str]]:
     """A body that is not stored itself: a binding, scale or review. Raises: StatusError; 413 if it is still large
     without unknown fields."""
-    kind = _kind(kinds, asked)
+    kind = kind_of(kinds, asked)
     sub = kind.subresource(asked.sub) if asked.sub else None
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation, subresource=sub)
     value = orjson.dumps(obj)
@@ -552,18 +553,18 @@ def as_yaml(kinds: Registry, body: bytes) -> bytes:
 
 
 def checked(kinds: Registry, asked: Body, new: Json, old: Json | None, repeated: Sequence[str]) -> list[str]:
-    return check(_kind(kinds, asked), new, old, asked.sub, repeated)
+    return check(kind_of(kinds, asked), new, old, asked.sub, repeated)
 
 
 def hooked(kinds: Registry, asked: Body, before: bytes, said: tuple[str, str, str]) -> Patched | str | None:
-    return webhook_patched(_kind(kinds, asked), asked, before, said)
+    return webhook_patched(kind_of(kinds, asked), asked, before, said)
 
 
 def mutated(kinds: Registry, asked: Body, spec: bytes, given: Given) -> Mutated | Unanswered:
     from minikube_py.api.mutations import MutatingPolicy
 
     found: Mutated | Unanswered = answered(
-        given[2], MutatingPolicy(orjson.loads(spec)).mutated, _kind(kinds, asked), *given
+        given[2], MutatingPolicy(orjson.loads(spec)).mutated, kind_of(kinds, asked), *given
     )
     return found
 
@@ -580,8 +581,14 @@ def open_api(kinds: Registry, definitions: tuple[bytes, ...], of: Of) -> Part | 
     return made(kinds, definitions, of)
 
 
+def late(kinds: Registry, module: str, name: str, *given: Any) -> Any:
+    """A job of a module that few servers need."""
+    run: Callable[..., Any] = getattr(import_module(f"minikube_py.apiserver.{module}"), name)
+    return run(kinds, *given)
+
+
 _JOBS = (
     create, update, patch, apply, read, read_delete_options, as_yaml, checked, matched, denials, reviewed,
-    hooked, mutated, settle, open_api, converted,
+    hooked, mutated, settle, open_api, converted, late,
 )  # fmt: skip
 JOBS = {job.__name__: job for job in _JOBS}

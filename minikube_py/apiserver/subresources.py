@@ -5,12 +5,10 @@ Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontrolle
 
 from __future__ import annotations
 
-from typing import Final
-
-import orjson
+from typing import TYPE_CHECKING, Final
 
 from minikube_py.api import go_json
-from minikube_py.api.apply.managed_fields import track, with_owners
+from minikube_py.api.decode import JSON
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -22,18 +20,29 @@ from minikube_py.api.errors import (
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
-from minikube_py.api.patch import apply_patch, is_apply
-from minikube_py.api.scale import SCALES, owned_scale_of, require_replicas, scale_of, validate_scale, with_scale
+from minikube_py.api.patch import is_apply
+from minikube_py.api.scale import SCALES, scale_of
 from minikube_py.apiserver.forms import Form, single_bytes
 from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import WriteOptions
-from minikube_py.apiserver.preparing import PatchBody, applied, check_name, check_namespace, check_uid, encode
+from minikube_py.apiserver.passing import Next
+from minikube_py.apiserver.preparing import Body, check_name, check_namespace, encode, key_of, stored
 from minikube_py.apiserver.routes import Route
-from minikube_py.apiserver.work import INLINE_BYTES_MAX, INLINE_SLOW_BYTES_MAX, in_form, is_large_apply
+from minikube_py.apiserver.work import (
+    INLINE_BYTES_MAX,
+    INLINE_SLOW_BYTES_MAX,
+    in_form,
+    is_large,
+    is_large_apply,
+    is_large_patch,
+)
 from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver import scaling
 
 SUCCESS: Final = go_json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
@@ -76,62 +85,72 @@ class Subresources:
     # --- scale ------------------------------------------------------------------------------------------------------
 
     async def get_scale(self, kind: Kind, kv: KeyValue, form: Form) -> Response:
-        require_replicas(kind, orjson.loads(kv.value))
-        return await self._scale_response(kind, kv.value, kv.mod_revision, form)
+        return await self._scale_response(kind, kv.value, kv.mod_revision, form, True)
 
     async def write_scale(self, route: Route, request: Request, options: WriteOptions, form: Form) -> Response:
         """PUT or PATCH. Raises: StatusError 400, 404, 409, 413, 415, 422."""
+        from minikube_py.apiserver import scaling
+
         resource, sub = route.resource, route.subresource
         given: Json | None = None
         warnings: list[str] = []
+        said: list[str] = []
         passage = self._writer.enter(route, request, "UPDATE")
         applies = route.verb == "patch" and is_apply(request.content_type)
         if applies and is_large_apply(request.body):
             raise request_entity_too_large(f"limit is {INLINE_SLOW_BYTES_MAX} for YAML, {INLINE_BYTES_MAX} for JSON")
-        sender = self._writer.sender(request, options)._replace(converted=None)
-        where = route.namespace, route.name
-        patch = PatchBody(request.content_type, request.body, options.field_validation, *where, sender, options.force)
+        asked = self._writer.asked_of(route, request, options, passage)
+        asked = asked._replace(sender=asked.sender._replace(converted=None))
         if route.verb != "patch":
             given, warnings = await self._writer.read(resource, request, options, sub)
             check_name(given["metadata"], route.name)
             check_namespace(resource, given["metadata"], route.namespace)
 
-        def changed(before: Json) -> Json:
-            warnings.clear()
-            given = request.content_type, resource, before, request.body, options.field_validation
-            scale = apply_patch(*given, subresource=sub, warnings=warnings)
-            check_name(scale["metadata"], route.name)
-            return scale
-
-        async def make(old: Json) -> Json:
-            held = with_owners(resource, old, sender) if applies else old
-            before = owned_scale_of(resource, held)
-            if applies:
-                scale = applied(SCALES, before, patch, "scale", warnings)
-            else:
-                scale = {**given, "metadata": dict(given["metadata"])} if given is not None else changed(before)
-                track(SCALES, "scale", before, scale, sender)
+        async def elsewhere(kv: KeyValue) -> Next:
+            where = kv.value, kv.mod_revision
+            before, scale, said[:] = await self._writer.work.run("late", "scaling", "begin", asked, given, *where)
             if passage is not None:
                 await passage.admit(before, scale)
-            if errors := validate_scale(scale):
-                raise invalid(SCALES, route.name, errors)
-            new = with_scale(resource, held, scale)
-            check_uid(resource, new["metadata"], old)
+            ended: scaling.Ended = await self._writer.work.run("late", "scaling", "end", asked, scale, *where)
+            if passage is not None:
+                await passage.validate(ended.before, ended.after)
+            return Next(None, ended.made.value, ended.made.finished)
+
+        async def make(kv: KeyValue | None) -> Next | None:
+            said.clear()
+            if kv is None:
+                return None
+            if is_large(kv.value, JSON) or is_large_patch(request.body, request.content_type, kv.value):
+                return await elsewhere(kv)
+            old = stored(resource, kv.value, kv.mod_revision)
+            held = scaling.held_by(resource, asked, old)
+            before, scale, said[:] = scaling.begun(resource, asked, given, held)
+            if passage is not None:
+                await passage.admit(before, scale)
+            new = scaling.scaled(resource, route.name, scale, held, old)
             new = await self._writer.settling.finish_update(resource, new, old, "", [])
             if passage is not None:
                 await passage.validate(scale_of(resource, old), scale_of(resource, new))
-            return new
+            return Next(new)
 
         try:
             written = await self._writer.change_by(resource, route.namespace, route.name, make, options.dry_run)
         except StatusError as error:
-            raise with_warnings(error, warnings) from None
+            raise with_warnings(error, [*warnings, *said]) from None
         answer = await self._scale_response(resource, written.value, written.revision, form)
-        answer.headers = warning_headers(warnings)
+        answer.headers = warning_headers([*warnings, *said])
         return answer
 
-    async def _scale_response(self, kind: Kind, value: bytes, revision: int, form: Form) -> Response:
-        scale = scale_of(kind, orjson.loads(value))
+    async def _scale_response(
+        self, kind: Kind, value: bytes, revision: int, form: Form, checks: bool = False
+    ) -> Response:
+        from minikube_py.apiserver import scaling
+
+        if is_large(value, JSON):
+            asked = Body(key_of(kind), b"", "", "", "", "", definition=kind.definition)
+            scale: Json = await self._writer.work.run("late", "scaling", "show", asked, value, checks)
+        else:
+            scale = scaling.shown_scale(kind, value, checks)
         for name in ("kind", "apiVersion"):
             del scale[name]
         body = single_bytes(SCALES, encode(scale), revision, form, self._clock.wall_s())

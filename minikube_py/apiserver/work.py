@@ -7,6 +7,7 @@ processed here; large ones would block all other requests.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 import orjson
@@ -21,6 +22,9 @@ INLINE_BYTES_MAX: Final = 32 << 10
 INLINE_VALUES_MAX: Final = 1_000
 INLINE_SLOW_BYTES_MAX: Final = 2 << 10
 """For YAML and protobuf, which are decoded in Python."""
+YAML_BYTES_AT_ONCE: Final = 96 << 10
+ASKED_BY: Final = ContextVar("asked by", default="")
+"""The user whose request is handled: workers take turns between users."""
 _SIGNS: Final = (b",", b":", b"[", b"{")
 _COPY_SIGNS: Final = (b"copy", b"\\u")
 
@@ -65,8 +69,13 @@ async def in_form(body: bytes, form: Form, work: Work) -> bytes:
     """JSON, or InYaml if requested."""
     if form.media_type != YAML:
         return body
-    large = len(body) > INLINE_SLOW_BYTES_MAX
-    found = InYaml(await work.run("as_yaml", body) if large else yaml_text.write(orjson.loads(body)))
+    if len(body) <= INLINE_SLOW_BYTES_MAX:
+        found = InYaml(yaml_text.write(orjson.loads(body)))
+    elif len(body) <= YAML_BYTES_AT_ONCE:
+        found = InYaml(await work.run("as_yaml", body))
+    else:
+        parts = await work.run("late", "yaml_lists", "parts", body)
+        found = InYaml(b"".join([await work.run("late", "yaml_lists", "written", *part) for part in parts]))
     found.source = body
     return found
 

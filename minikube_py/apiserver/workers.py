@@ -8,11 +8,13 @@ import logging
 import pickle
 import socket
 import subprocess
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from minikube_py.api.errors import StatusError, internal, timeout, too_many_requests
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.work import ASKED_BY
 from minikube_py.apiserver.worker import FRAME
 from minikube_py.env import module_command
 
@@ -27,15 +29,73 @@ class WorkerEnded(Exception):
     """The process died during a job, or before it."""
 
 
+class Places:
+    """`count` places, for which up to `waiting_max` wait. They are given to one user after the other, each user's in
+    order; whoever has most waiting makes room for others."""
+
+    def __init__(self, count: int, waiting_max: int) -> None:
+        self._free = count
+        self._waiting_max = waiting_max
+        self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        self.waiting = 0
+
+    async def take(self, user: Hashable) -> None:
+        """Raises: StatusError 429."""
+        if self._free:
+            self._free -= 1
+            return
+        if self.waiting >= self._waiting_max:
+            self._make_room(len(self._queues.get(user, ())))
+        place = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(user, deque()).append(place)
+        self.waiting += 1
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                self.give()
+            raise
+
+    def give(self) -> None:
+        while self._queues:
+            user = next(iter(self._queues))
+            queue = self._queues.pop(user)
+            place = queue.popleft()
+            self.waiting -= 1
+            if queue:
+                self._queues[user] = queue
+            if not place.done():
+                place.set_result(None)
+                return
+        self._free += 1
+
+    def _make_room(self, held: int) -> None:
+        refusal = too_many_requests(
+            f"too many large requests: {self._waiting_max} wait, which is the limit; please try again later",
+            RETRY_AFTER_S,
+        )
+        most = max(self._queues.values(), key=len, default=None)
+        if most is None or len(most) <= held + 1:
+            raise refusal
+        self.waiting -= 1
+        place = most.pop()
+        if not place.done():
+            place.set_exception(refusal)
+
+
+_OF_ANSWERS: Final = frozenset(("as_yaml", "open_api", "yaml_lists"))
+
+
 class Workers:
-    """Up to `limits.workers_max` processes, each with one job at a time; `limits.jobs_waiting_max` more may wait."""
+    """Up to `limits.workers_max` processes, each with one job at a time; `limits.jobs_waiting_max` more may wait. A
+    user's answers wait apart from what the user writes."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._slots = asyncio.Semaphore(limits.workers_max)
+        self._places = Places(limits.workers_max, limits.jobs_waiting_max)
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
-        self._waiting = 0
+        self._busy = 0
         self._closed = False
         self.done = 0
         self.killed = 0
@@ -44,18 +104,13 @@ class Workers:
     async def run(self, job: str, *given: Any) -> Any:
         """Raises: what the job raises; StatusError 429 if too many wait, 504 if it takes too long, 500 if FRESH_MAX
         processes died on it."""
-        limits = self._limits
-        if self._waiting >= limits.jobs_waiting_max + limits.workers_max:
-            raise too_many_requests(
-                f"too many large requests: {limits.jobs_waiting_max} wait, which is the limit; please try again later",
-                RETRY_AFTER_S,
-            )
-        self._waiting += 1
+        await self._places.take((ASKED_BY.get(), (given[0] if job == "late" else job) in _OF_ANSWERS))
+        self._busy += 1
         try:
-            async with self._slots:
-                return await self._run(pickle.dumps((job, given), 5))
+            return await self._run(pickle.dumps((job, given), 5))
         finally:
-            self._waiting -= 1
+            self._busy -= 1
+            self._places.give()
 
     async def _run(self, frame: bytes) -> Any:
         fresh = 0
@@ -117,7 +172,7 @@ class Workers:
     def metrics(self) -> dict[str, float]:
         return {
             "apiserver_workers": len(self._all),
-            "apiserver_worker_jobs_waiting": self._waiting,
+            "apiserver_worker_jobs_waiting": self._places.waiting + self._busy,
             "apiserver_worker_jobs_total": self.done,
             "apiserver_workers_killed_total": self.killed,
             "apiserver_workers_lost_total": self.lost,

@@ -220,7 +220,7 @@ class Writer(Bodies):
         given = self.cluster.seen_by(kind, namespace), self._clock.wall_s(), kind.definition, self.cluster.gates
         return Body(key_of(kind), b"", "", "", namespace, "", sub, *given)
 
-    def _body(self, route: Route, request: Request, options: WriteOptions, passage: Passage | None) -> Body:
+    def asked_of(self, route: Route, request: Request, options: WriteOptions, passage: Passage | None) -> Body:
         sub = route.subresource.name if route.subresource else ""
         return self._settling(route.resource, route.namespace, sub)._replace(
             body=request.body, content_type=request.content_type, field_validation=options.field_validation,
@@ -235,7 +235,7 @@ class Writer(Bodies):
         attempts_left = self._limits.generate_name_attempts_max
         while True:
             seed = self._rng.getrandbits(64)
-            asked, wall_s = self._body(route, request, options, passage), self._clock.wall_s()
+            asked, wall_s = self.asked_of(route, request, options, passage), self._clock.wall_s()
             made = await self.work.run("create", asked, wall_s, seed, updating)
             attempts_left -= 1
             try:
@@ -361,7 +361,7 @@ class Writer(Bodies):
                 before.append(kv)
             if large or (kv is not None and is_large(kv.value, JSON)):
                 old_value, revision = (kv.value, kv.mod_revision) if kv is not None else (None, 0)
-                asked = self._body(route, request, options, passage)
+                asked = self.asked_of(route, request, options, passage)
                 made: Made | None = await self.work.run("update", asked, old_value, revision, create_new)
                 said.clear()
                 if made is None:
@@ -432,7 +432,7 @@ class Writer(Bodies):
             if kv is None:
                 return None
             if is_large_patch(request.body, content_type, kv.value):
-                asked = self._body(route, request, options, passage)
+                asked = self.asked_of(route, request, options, passage)
                 made = await self.work.run("patch", asked, kv.value, kv.mod_revision)
                 said.clear()
                 return await self.passing.change(resource, asked, made, kv, warnings, passage, request.admit)
@@ -471,7 +471,7 @@ class Writer(Bodies):
             if kv is None:
                 return None
             if large or is_large(kv.value, JSON):
-                asked = self._body(route, request, options, passage)
+                asked = self.asked_of(route, request, options, passage)
                 made = await self.work.run("apply", asked, kv.value, kv.mod_revision, 0)
                 return await self.passing.change(resource, asked, made, kv, warnings, passage, request.admit)
             old = stored(resource, kv.value, kv.mod_revision)
@@ -482,7 +482,7 @@ class Writer(Bodies):
             await may_create()
             if large:
                 created = self._creating(route, request)
-                asked, seed = self._body(route, request, options, created), self._rng.getrandbits(64)
+                asked, seed = self.asked_of(route, request, options, created), self._rng.getrandbits(64)
                 made: Made = await self.work.run("apply", asked, None, 0, seed)
                 written = await self._put_made(route, made, asked, options.dry_run, request.admit, created)
                 warnings[:] = written.warnings
@@ -531,14 +531,10 @@ class Writer(Bodies):
         return await self._change(resource, namespace, name, make_next, dry_run, may_be_absent)
 
     async def change_by(
-        self, resource: Kind, namespace: str, name: str, make: Callable[[Json], Awaitable[Json]], dry_run: bool
+        self, resource: Kind, namespace: str, name: str, make: MakeNext, dry_run: bool
     ) -> Written:
-        """As `change`, with an async step."""
-
-        async def make_next(kv: KeyValue | None) -> Next | None:
-            return None if kv is None else Next(await make(stored(resource, kv.value, kv.mod_revision)))
-
-        return await self._change(resource, namespace, name, make_next, dry_run)
+        """As `change`, with an async step that may be done elsewhere."""
+        return await self._change(resource, namespace, name, make, dry_run)
 
     async def _change(
         self,

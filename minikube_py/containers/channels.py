@@ -196,6 +196,7 @@ class SpdyChannels:
         self._duplex = duplex
         self._unread = unread or Unread()
         self._spdy = Spdy()
+        self._held = 0
         self._channels: dict[int, Channel] = {}
 
     async def pump(self) -> None:
@@ -211,13 +212,13 @@ class SpdyChannels:
         finally:
             for each in self._channels.values():
                 each.close()
+            self._hold(0)
             self.opened.put_nowait(None)
 
     async def _take(self, data: bytes) -> None:
         """One step of what was received. Raises: Malformed, ConnectionError."""
-        before = self._spdy.held_bytes
         events = self._spdy.receive(data)
-        self._unread.hold(self._spdy.held_bytes - before)
+        self._hold(self._spdy.held_bytes)
         if self._spdy.outgoing:
             outgoing = bytes(self._spdy.outgoing)
             self._spdy.outgoing.clear()
@@ -240,6 +241,10 @@ class SpdyChannels:
                     # It opens no new streams; open ones continue.
                     continue
 
+    def _hold(self, size: int) -> None:
+        before, self._held = self._held, size
+        self._unread.hold(size - before)
+
     async def finish(self, wrong: str = "") -> None:
         """Raises: ConnectionError."""
         await self._duplex.write(self._spdy.go_away(failed=bool(wrong)))
@@ -251,6 +256,7 @@ class SpdyChannels:
         async def end(reset: bool) -> None:
             frame = self._spdy.reset(stream) if reset else self._spdy.data(stream, b"", fin=True)
             self._spdy.forget(stream)
+            self._hold(self._spdy.held_bytes)
             if self._channels.pop(stream, None) is not None:
                 await self._duplex.write(frame)
 

@@ -98,7 +98,9 @@ class Spdy:
         self._data_ends = False
         self.more = False
         """Whether received frames wait for the next step."""
-        self._open: set[int] = set()
+        self._open: dict[int, int] = {}
+        """By stream, the bytes of its headers, which are kept as long."""
+        self._headers_bytes = 0
         self._last = 0
         self._unpacker = zlib.decompressobj(zdict=DICTIONARY)
         # It packs only empty headers: the usual window would take 256 KiB of each connection.
@@ -115,18 +117,19 @@ class Spdy:
 
     @property
     def held_bytes(self) -> int:
-        return len(self._buffer)
+        """Unfinished frames, and headers of open streams."""
+        return len(self._buffer) + self._headers_bytes
 
     def data(self, stream: int, data: bytes, *, fin: bool = False) -> bytes:
         return struct.pack(">II", stream, (_FIN << 24 if fin else 0) | len(data)) + data
 
     def reset(self, stream: int) -> bytes:
-        self._open.discard(stream)
+        self.forget(stream)
         return _frame(_RST_STREAM, struct.pack(">II", stream, _CANCEL))
 
     def forget(self, stream: int) -> None:
         """Both sides have closed it; it no longer counts."""
-        self._open.discard(stream)
+        self._headers_bytes -= self._open.pop(stream, 0)
 
     def go_away(self, *, failed: bool) -> bytes:
         """`failed`: for an error of the protocol."""
@@ -184,7 +187,8 @@ class Spdy:
             if len(self._open) >= STREAMS_MAX:
                 self.outgoing += _frame(_RST_STREAM, struct.pack(">II", stream, _REFUSED))
                 return
-            self._open.add(stream)
+            self._open[stream] = size = sum(map(len, headers)) + sum(map(len, headers.values()))
+            self._headers_bytes += size
             self.outgoing += _frame(_SYN_REPLY, struct.pack(">I", stream) + self._no_headers())
             events.append(Opened(stream, headers))
             if flags & _FIN:
@@ -195,7 +199,7 @@ class Spdy:
         elif kind == _RST_STREAM:
             stream = _number(body, 8)
             if stream in self._open:
-                self._open.discard(stream)
+                self.forget(stream)
                 events.append(Ended(stream, True))
         elif kind == _PING:
             if _number(body, 4) % 2:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from minikube_py.errors import RequestError
 from minikube_py.fields.whole import WIDE, wide
 
+K = TypeVar("K")
+V = TypeVar("V")
 Format = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
 
 FORMAT_WRONG: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -103,6 +105,8 @@ class Quantity(NamedTuple):
 ZERO: Final = Quantity(0, 0, "DecimalSI", "0")
 
 _CACHE_LIMIT: Final = 20_000
+_CACHED_CHARS_MAX: Final = 64
+"""Longer texts are read each time: they may be as long as a request."""
 _parsed: dict[str, Quantity] = {}
 _whole: dict[str, int] = {}
 _milli: dict[str, int] = {}
@@ -114,10 +118,15 @@ def parse(text: str) -> Quantity:
     found = _parsed.get(text)
     if found is None:
         found = _parse(text)
-        if len(_parsed) >= _CACHE_LIMIT:
-            _parsed.clear()
-        _parsed[text] = found
+        _keep(_parsed, text, text, found)
     return found
+
+
+def _keep(cache: dict[K, V], key: K, text: str, value: V) -> None:
+    if len(text) <= _CACHED_CHARS_MAX:
+        if len(cache) >= _CACHE_LIMIT:
+            cache.clear()
+        cache[key] = value
 
 
 def from_json(value: Any) -> Quantity:
@@ -174,9 +183,7 @@ def wide_units(resource: str, value: Any) -> int:
         return known
     units = from_json(value).saturated(-3 if resource == "cpu" else 0)
     if type(value) is str:
-        if len(_wide) >= _CACHE_LIMIT:
-            _wide.clear()
-        _wide[resource == "cpu", value] = units
+        _keep(_wide, (resource == "cpu", value), value, units)
     return units
 
 
@@ -205,9 +212,7 @@ def _plain(text: str, factors: Mapping[str, int]) -> int | None:
 def _remember(cache: dict[str, int], text: str, value: int) -> int:
     if not INT64_MIN <= value <= INT64_MAX:
         raise QuantityError(f"quantity {text!r} does not fit a signed 64-bit integer")
-    if len(cache) >= _CACHE_LIMIT:
-        cache.clear()
-    cache[text] = value
+    _keep(cache, text, text, value)
     return value
 
 

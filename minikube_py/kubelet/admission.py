@@ -7,14 +7,13 @@ pkg/kubelet/lifecycle/predicate.go, and AdmissionCheck of pkg/scheduler, of whic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from minikube_py.fields import quantity
 
 Amounts = Mapping[str, int]
 """cpu in milli-units, all else in units; `pods` counts the pod itself."""
-Texts = tuple[tuple[str, str], ...]
+Texts = Mapping[str, str]
 _FIRST: Final = ("pods", "cpu", "memory", "ephemeral-storage")
 """Upstream names the first insufficient one; other resources in no order."""
 
@@ -58,15 +57,15 @@ class Room:
 
     def refusal(self, node: str, asked: Amounts, allocatable: Texts) -> Rejection | None:
         """None if the node has room. Extended resources unknown to the node are ignored."""
-        most, used = amounts_of(allocatable), self._used.get(node, {})
+        used = self._used.get(node, {})
         for name in (*_FIRST, *sorted(asked.keys() - set(_FIRST))):
-            amount, capacity = asked.get(name, 0), most.get(name, 0)
-            if amount <= 0 or amount <= capacity - used.get(name, 0):
+            amount, capacity = asked.get(name, 0), amount_of(name, allocatable)
+            if amount <= 0 or (capacity is not None and amount <= capacity - used.get(name, 0)):
                 continue
             # Real kubelets always report their pod limit.
-            if name not in most and (name == "pods" or ("/" in name and "kubernetes.io/" not in name)):
+            if capacity is None and (name == "pods" or ("/" in name and "kubernetes.io/" not in name)):
                 continue
-            return Rejection(f"OutOf{name}", lacking(name, amount, used.get(name, 0), capacity))
+            return Rejection(f"OutOf{name}", lacking(name, amount, used.get(name, 0), capacity or 0))
         return None
 
 
@@ -75,14 +74,10 @@ def lacking(name: str, requested: int, used: int, capacity: int) -> str:
     return f"{head}used: {used}, capacity: {capacity}"
 
 
-@lru_cache(maxsize=1024)
-def amounts_of(allocatable: Texts) -> Amounts:
-    """Unreadable quantities count as 0."""
-    found: dict[str, int] = {}
-    for name, text in allocatable:
-        try:
-            parsed = quantity.parse(text)
-        except quantity.QuantityError:
-            continue
-        found[name] = parsed.milli_value() if name == "cpu" else parsed.value()
-    return found
+def amount_of(name: str, allocatable: Texts) -> int | None:
+    """Only what a pod asks for is read: a node may have thousands of resources. None: it has none that can be read."""
+    try:
+        parsed = quantity.parse(allocatable[name])
+    except (KeyError, quantity.QuantityError):
+        return None
+    return parsed.milli_value() if name == "cpu" else parsed.value()

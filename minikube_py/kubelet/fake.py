@@ -26,7 +26,7 @@ from minikube_py.client.unreadable import unreadable_metrics
 from minikube_py.env import Clock, Rng
 from minikube_py.fields.where import MAX_VALUES
 from minikube_py.kubelet import pod_status
-from minikube_py.kubelet.admission import Rejection, Room, amounts_of, lacking
+from minikube_py.kubelet.admission import Rejection, Room, amount_of, lacking
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec
 from minikube_py.kubelet.nodes import Nodes, PlayedNode, Registered
 from minikube_py.kubelet.pods import PlayedPod, PodView, Stage, project_pod
@@ -388,10 +388,10 @@ class FakeKubelet:
     def _lacking(self, pod: PodView, node: Object) -> str:
         """The resource that the node lacks for the resize, in upstream's words."""
         asked = pod_status.asked_by(pod.containers, pod.granted)
-        most = amounts_of(tuple(((node.get("status") or {}).get("allocatable") or {}).items()))
+        most = (node.get("status") or {}).get("allocatable") or {}
         beside = self._room.used_beside(pod.node, pod.uid)
         for name in ("cpu", "memory"):
-            used, capacity = beside.get(name, 0), most.get(name, 0)
+            used, capacity = beside.get(name, 0), amount_of(name, most) or 0
             if asked.get(name, 0) + used > capacity:
                 return lacking(name, asked[name], used, capacity)
         return ""

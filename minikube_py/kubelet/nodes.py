@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 import orjson
 
 from minikube_py.api.errors import StatusError
-from minikube_py.api.memo import Bounded
 from minikube_py.api.meta import micro_timestamp
 from minikube_py.client.backoff import Backoff
 from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer, InformerFactory
 from minikube_py.client.rest import LEASES, NODES, Object, RestClient, path_of, status_error
+from minikube_py.client.sharing import shared_labels
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, put_all
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import InvalidRequest, MinikubeError, OutcomeUnknown, RequestError, Unavailable
@@ -50,11 +50,8 @@ def project_node(obj: Object) -> NodeView:
     metadata, status = obj["metadata"], obj.get("status") or {}
     address = next((a["address"] for a in status.get("addresses") or () if a.get("type") == "InternalIP"), "")
     cidr = (obj.get("spec") or {}).get("podCIDR", "")
-    most = tuple((status.get("allocatable") or {}).items())
-    return NodeView(metadata["uid"], metadata["name"], cidr, address, is_ready(status), _shared(most, most))
-
-
-_shared: Final = Bounded()
+    most = shared_labels(status.get("allocatable"))
+    return NodeView(metadata["uid"], metadata["name"], cidr, address, is_ready(status), most)
 
 
 @dataclass(slots=True, eq=False)

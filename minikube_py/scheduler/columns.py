@@ -23,6 +23,7 @@ LABEL_MASKS_MAX = 4096
 COLUMN_MAX = 1 << 62
 """Larger sums are stored as this: it exceeds any node's capacity, and leaves room to add a pod."""
 FREE_ONE_BY_ONE_MAX = 64
+ALWAYS = (CPU, MEMORY, PODS)  # These resources have rows whatever the nodes have.
 INT32_MAX = (1 << 31) - 1
 
 
@@ -149,6 +150,7 @@ class NodeColumns:
         self._allocatable: dict[str, IntArray] = {}
         self._requested: dict[str, IntArray] = {}
         self._free: dict[str, tuple[IntArray, int]] = {}
+        self._nodes_with: dict[str, int] = dict.fromkeys(ALWAYS, 1)  # One more of those that stay.
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
         self.label_keys: dict[str, int] = {}
@@ -166,12 +168,11 @@ class NodeColumns:
         self._priorities: dict[int, int] = {}
         self._claim_slots: dict[str, dict[int, int]] = {}
         """By `namespace/name` of a claim, the number of pods on nodes that name it."""
-        self.pods_are_read = False
-        """Whether a cached result may depend on more of a node's pods than is counted here."""
+        self.pods_are_read = False  # Whether a cached result may depend on more of a node's pods than is counted here.
         self.images = Images()
         self.order: NodeOrder | None = None
         self.topology = Topology(self)
-        for resource in (CPU, MEMORY, PODS):
+        for resource in ALWAYS:
             self._row(self._allocatable, resource)
             self._row(self._requested, resource)
 
@@ -326,8 +327,10 @@ class NodeColumns:
         self.taint_class[slot] = self._taint_id(new.taints)
         for resource in node.allocatable:
             if resource not in new.allocatable:
-                self._allocatable[resource][slot] = 0
+                self._take_away(resource, slot)
         for resource, amount in new.allocatable.items():
+            if resource not in node.allocatable:
+                self._nodes_with[resource] = self._nodes_with.get(resource, 0) + 1
             self._row(self._allocatable, resource)[slot] = min(amount, COLUMN_MAX)
         node.allocatable = new.allocatable
         if old_labels != new.labels:
@@ -350,7 +353,7 @@ class NodeColumns:
         if self.order is not None:
             self.order.remove(name)
         for resource in node.allocatable:
-            self._allocatable[resource][slot] = 0
+            self._take_away(resource, slot)
         node.allocatable = {}
         self.images.change(slot, node.images, ())
         node.images = ()
@@ -361,6 +364,20 @@ class NodeColumns:
         self._touch(slot)
         if not node.pods:
             self._dismiss(node)
+
+    def _take_away(self, resource: str, slot: int) -> None:
+        self._allocatable[resource][slot] = 0
+        self._nodes_with[resource] -= 1
+        if not self._nodes_with[resource]:
+            del self._nodes_with[resource], self._allocatable[resource]
+            self._forget(resource)
+
+    def _forget(self, resource: str) -> None:
+        """The rows of a resource that neither nodes nor pods have any more."""
+        if resource in self._allocatable or ((row := self._requested.get(resource)) is not None and row.any()):
+            return
+        self._requested.pop(resource, None)
+        self._free.pop(resource, None)
 
     def _admit(self, name: str) -> NodeInfo:
         node = NodeInfo(name)
@@ -416,12 +433,9 @@ class NodeColumns:
             requested[resource] = total
             row = self._row(self._requested, resource)
             row[slot] = total if total < COLUMN_MAX else COLUMN_MAX
-            if not total and resource not in self._allocatable:
-                # Pods may request any name, and 0 of it.
+            if not total and resource not in ALWAYS:  # Pods may request any name, and 0 of it.
                 del requested[resource]
-                if not row.any():
-                    del self._requested[resource]
-                    self._free.pop(resource, None)
+                self._forget(resource)
         self._count(node, -spec.nonzero_cpu_milli, -spec.nonzero_memory_bytes)
         if pod.volumes:
             self._count_claims(pod, slot, -1)
@@ -507,9 +521,19 @@ class NodeColumns:
     def _taint_id(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_ids.get(taints)
         if found is None:
+            if len(self.taint_sets) >= 2 * len(self.by_slot) + INITIAL_CAPACITY:
+                self._renumber_taints()
+                return self._taint_id(taints)
             found = self._taint_ids[taints] = len(self.taint_sets)
             self.taint_sets.append(taints)
         return found
+
+    def _renumber_taints(self) -> None:
+        """Drops the sets that no node has. A new list: what was computed by the old one's numbers no longer holds."""
+        self.taint_sets, self._taint_ids = [()], {(): 0}
+        for node in self.by_slot:
+            if node is not None and node.present:
+                self.taint_class[node.slot] = self._taint_id(node.taints)
 
     def _relabel(self, slot: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
         """Updates label indexes; those never requested do not exist and cost nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 import tracemalloc
 from collections.abc import Callable
 from unittest import mock
@@ -93,7 +94,11 @@ def tunnelled(size: int) -> SpdyChannels:
     return SpdyChannels(socket, socket.unread)
 
 
-@pytest.mark.parametrize("held", [unread_data, unfinished_frame, unfinished_message, tunnelled])
+def headers(size: int) -> SpdyChannels:
+    return SpdyChannels(Lasting([Client().opens({"a": "x" * size}, False)[1]]))
+
+
+@pytest.mark.parametrize("held", [unread_data, headers, unfinished_frame, unfinished_message, tunnelled])
 def test_the_connections_that_hold_most_end_when_all_hold_too_much(
     caplog: pytest.LogCaptureFixture, held: Callable[[int], SpdyChannels | NumberedChannels]
 ) -> None:
@@ -176,3 +181,29 @@ def test_a_client_is_told_what_was_wrong(tunnel: bool) -> None:
     received.receive_bytes(wire.sent)
     (closed,) = [each.payload for each in received.received_frames() if each.opcode is Opcode.CLOSE]
     assert closed == (1002, f"a message of more than {MESSAGE_FRAMES_MAX} frames")
+
+
+def test_headers_count_as_long_as_their_stream_is_open() -> None:
+    """256 streams of a connection may have 16 KiB each, and nothing of theirs is ever read by a program."""
+    client, value = Client(), "x" * 8_000
+    parts = [client.opens({"streamtype": "data", "a": value}, False)[1] for _ in range(20)]
+    held = []
+
+    async def serve() -> None:
+        unread = channels.Unread()
+        streams = SpdyChannels(Wire([]), unread)
+        for part in (*parts, control(3, struct.pack(">II", 3, 5))):
+            await streams._take(part)
+            held.append(unread.bytes)
+        first = streams.opened.get_nowait()
+        assert first is not None
+        await first.end(reset=True)
+        held.append(unread.bytes)
+        await streams.pump()
+        held.append(unread.bytes)
+
+    run_virtually(serve)
+    each = len(value) + len("streamtype") + len("data") + len("a")
+    assert held[:20] == [each * (count + 1) for count in range(20)]
+    # One was reset by its client, another ended by the server, and then the connection ended.
+    assert held[20:] == [19 * each, 18 * each, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minikube_py.fields import quantity
 from minikube_py.fields.quantity import (
     FORMAT_WRONG,
     MAX_EXPONENT,
@@ -154,3 +155,12 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         quantity.milli_units(f"{number}.5m")
     assert len(quantity._parsed) <= 10
     assert len(quantity._milli) <= 10
+
+
+def test_long_texts_are_not_kept() -> None:
+    """A cache of 20,000 may not hold texts of 4 KB each, which anybody may send."""
+    long = "0" * 4000 + "77"
+    assert quantity.whole_units(long) == 77 and quantity.milli_units(long) == 77_000
+    assert quantity.wide_units("cpu", long) == 77_000 and quantity.parse(long).value() == 77
+    held = (quantity._parsed, quantity._whole, quantity._milli, quantity._wide)
+    assert not any(long in kept or (True, long) in kept for kept in held)

@@ -1,6 +1,7 @@
 """Whether a node has room for a pod that was bound to it: who fails, in upstream's words, and what comes back."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +9,8 @@ from step_clock import settle
 from test_kubelet_fake import World
 
 from minikube_py.api.errors import StatusError
-from minikube_py.kubelet.admission import Room
+from minikube_py.kubelet import admission
+from minikube_py.kubelet.admission import Room, lacking
 from minikube_py.kubelet.config import NodeSpec
 
 
@@ -98,7 +100,7 @@ def test_what_is_in_use_is_the_sum_over_who_was_admitted(steps):
             room.leave(str(uid))
             admitted.pop(uid, None)
         else:
-            refused = room.refusal(node, asked, (("cpu", "8m"), ("pods", "3")))
+            refused = room.refusal(node, asked, {"cpu": "8m", "pods": "3"})
             here = [other for at, other in admitted.values() if at == node]
             assert (refused is None) == (len(here) < 3 and (not cpu or cpu + sum(o["cpu"] for o in here) <= 8))
             if refused is None:
@@ -108,3 +110,12 @@ def test_what_is_in_use_is_the_sum_over_who_was_admitted(steps):
             beside = room.used_beside(name, "0")
             expected = [asked["cpu"] for uid, (at, asked) in admitted.items() if at == name and uid != 0]
             assert (beside.get("pods", 0), beside.get("cpu", 0)) == (len(expected), sum(expected))
+
+
+def test_of_a_node_with_many_resources_only_those_that_a_pod_asks_for_are_read_and_nothing_is_kept():
+    room, most = Room(), {f"x.io/r{number}": str(number) for number in range(2000)} | {"cpu": "2", "x.io/odd": "odd"}
+    with patch.object(admission.quantity, "parse", wraps=admission.quantity.parse) as read:
+        assert room.refusal("n", {"cpu": 1000, "x.io/r7": 7, "x.io/odd": 1, "pods": 1}, most) is None
+        assert room.refusal("n", {"x.io/r7": 8}, most) == ("OutOfx.io/r7", lacking("x.io/r7", 8, 0, 7))
+        assert room.refusal("n", {"memory": 1}, most) == ("OutOfmemory", lacking("memory", 1, 0, 0))
+    assert read.call_count < 10

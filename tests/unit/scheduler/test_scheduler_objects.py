@@ -247,3 +247,25 @@ def test_resources_that_no_node_has_are_forgotten_with_their_pods() -> None:
     held = {*columns._requested, *columns._free, *columns.by_name["n"].requested}
     assert not held & {*names}
     assert columns.by_name["n"].requested["pods"] == before["pods"]
+
+
+def test_resources_and_taints_of_nodes_are_forgotten_with_their_nodes() -> None:
+    """Each resource takes eight bytes of every node, and each set of taints is looked at for every pod."""
+    cache = Cache()
+    cache.put_node(node("n", extended={"x.io/kept": "2"}, taints=["kept=:NoSchedule"]))
+    columns = cache.columns
+    for number in range(1000):
+        cache.put_node(node("m", extended={f"x.io/r{number}": "3"}, taints=[f"k{number}=:NoSchedule"]))
+        cache.put_pod(pod("p", nodeName="m", extended={f"x.io/r{number}": "1"}))
+        assert columns.free_row(f"x.io/r{number}")[:2].tolist() == [0, 2]
+        sets = columns.taint_sets
+        assert [sets[at][0].key for at in columns.taint_class[:2]] == ["kept", f"k{number}"]
+        if number % 2:
+            cache.remove_node("m")
+        cache.remove_pod(pod("p").uid)
+    cache.remove_node("m")
+    for rows in (columns._allocatable, columns._requested, columns._free):
+        assert not any(name.startswith("x.io/r") for name in rows), len(rows)
+    assert not any(name.startswith("x.io/r") for name in columns.by_name["n"].requested)
+    assert columns.allocatable_row("x.io/kept")[0] == 2
+    assert len(columns.taint_sets) == len(columns._taint_ids) < 100
