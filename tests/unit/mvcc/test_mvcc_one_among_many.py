@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,6 +132,32 @@ def test_who_has_no_memory_left_ends_and_blames_no_table(
     other.apply(command)
     assert state.hash() == other.hash()
     assert any("a bug" in report.reason for report in state.tables.reports())
+
+
+@pytest.mark.parametrize("failing", [(), ("nodes",), ("pods",), ("nodes", "pods")])
+@pytest.mark.parametrize("part", ["_successors", "by_name"])
+def test_what_of_one_kind_cannot_forget_the_past_keeps_no_other_from_it(part: str, failing: tuple[str, ...]) -> None:
+    """Neither what is being filled nor what stands. Those that fail are named, and no others."""
+    state = filled()
+    asked: list[tuple[str, int]] = []
+
+    def stand_in(name: str) -> Any:
+        def compact(revision: int) -> bool:
+            asked.append((name, revision))
+            if name in failing:
+                raise OverflowError("a bug")
+            return True
+
+        table: Any = Table(state.tables.effective[name], state.revision)
+        if part == "by_name":
+            table.index = SimpleNamespace(compact=compact)
+            return table
+        return SimpleNamespace(compact=compact, table=table, caught_up=False)
+
+    getattr(state.tables, part).update({name: stand_in(name) for name in ("nodes", "pods")})
+    state.tables.compact(15)
+    assert sorted(asked) == [("nodes", 15), ("pods", 15)]
+    assert sorted(state.tables.degraded) == sorted(failing)
 
 
 def test_what_fails_while_it_is_cleared_away_is_cleared_away(monkeypatch: pytest.MonkeyPatch) -> None:
