@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from minikube_py.cli import flags, forms, input_files
 from minikube_py.cli.terminal import started
+from minikube_py.env import one_blas_thread
 
 if TYPE_CHECKING:
     from minikube_py.lab.study.design import Mode
@@ -52,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if hasattr(arguments, "report"):
         forms.refuse(arguments, "--report", dict.fromkeys(("jobs", "ray", "time", "blocks"), ("a run",)))
     forms.require(arguments, "--ray" if hasattr(arguments, "ray") else HERE, {"jobs": (HERE,)})
+    one_blas_thread()
     from minikube_py.lab.study.experiment import find
     from minikube_py.lab.study.running import StudyOptions, run_study
 

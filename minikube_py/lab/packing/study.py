@@ -87,7 +87,7 @@ class Expected(NamedTuple):
 
 
 def published() -> dict[tuple[str, str, int], Expected]:
-    """By list, policy and mark; for twelve lists."""
+    """By list, policy and mark."""
     text = resources.files("minikube_py.lab.traces").joinpath(EXPECTED).read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):

@@ -31,11 +31,14 @@ def warnings_of(study: Study, design: Design, registration: Registration, record
     missing = len(list(design.units())) - sum("failed" not in record for record in records)
     if missing:
         warnings.append(f"{missing:,} units have not finished: the run was stopped. Cells rest on the seeds that have.")
-    absent = Counter(text.split(":")[0] for record in records for text in record.get("absent", {}).values())
+    absent: dict[str, list[str]] = {}
+    for record in records:
+        for text in record.get("absent", {}).values():
+            name, _, reason = text.partition(": ")
+            absent.setdefault(name, []).append(reason)
     if absent:
-        warnings.append(
-            "Absent here: " + ", ".join(f"{name} (in {count} units)" for name, count in absent.items()) + "."
-        )
+        listed = "; ".join(f"{name} (in {len(why)} units): {why[0]}" for name, why in absent.items())
+        warnings.append(f"Absent here: {listed}.")
     wrong = wrong_candidates(records)
     if wrong:
         warnings.append("WRONG ANSWERS, and therefore left out: " + ", ".join(sorted(wrong)) + ".")

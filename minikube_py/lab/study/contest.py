@@ -5,13 +5,16 @@ Subclass `Contest`, define the world and how to build a candidate by name; the r
 
 from __future__ import annotations
 
+import copy
+import math
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import thread_time_ns
 from typing import Any, NamedTuple, Protocol
 
-from minikube_py.lab.study.design import Design, Levels, Unit
+from minikube_py import own_code
+from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import Absent, Account, Rates, Report, Study
 from minikube_py.lab.study.measured import Measured, labels_beside
 
@@ -31,7 +34,7 @@ class Candidate(Protocol):
     def change(self, changes: Any) -> None: ...
 
     def figures(self) -> Mapping[str, float]:
-        """Its memory use and counters so far."""
+        """Its memory use and counters so far: amounts of at least 0, the same ones after every batch."""
 
 
 class World(Protocol):
@@ -80,6 +83,8 @@ class Contest(Study):
                 reports[name] = {"asked": [], "wrong": 0, "figures": {}}
             except Absent as error:
                 absent[name] = f"{name}: {error}"
+            except own_code.RAISED as error:
+                absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
         planned: list[int] = []
         order: list[list[str]] = []
         for number, batch in enumerate(world.batches):
@@ -88,31 +93,43 @@ class Contest(Study):
             for name in order[-1]:
                 try:
                     self.ask(there[name], batch, reports[name])
-                except Exception as error:
+                except own_code.RAISED as error:
                     # A failing candidate is reported, without affecting the others.
                     absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
                     del there[name], reports[name]
         return {"candidates": reports, "absent": absent, "planned": planned, "order": order}
 
     def ask(self, candidate: Candidate, batch: Batch, report: Report) -> None:
-        """Runs one batch, and adds its measurements to `report`."""
+        """Runs one batch, and adds its measurements to `report`. Raises: StudyError for figures that cannot be."""
+        # Each gets copies, so that nobody can change what the others are asked.
+        asked, changes = copy.deepcopy((batch.asked, batch.changes))
         began_ns = thread_time_ns()
-        answers = candidate.answer(batch.asked)
+        answers = candidate.answer(asked)
         asked_ns = thread_time_ns() - began_ns
         given = len(answers)
-        report["asked"].append(given)
-        report["wrong"] += self.mistakes(batch, answers) + max(0, given - len(batch.asked))
+        wrong = self.mistakes(batch, answers) + max(0, given - len(batch.asked))
         began_ns = thread_time_ns()
-        candidate.change(batch.changes)
+        candidate.change(changes)
         changed_ns = thread_time_ns() - began_ns
         figures = {
             "answer_us": asked_ns / 1000 / max(1, given),
             "change_us": changed_ns / 1000 / max(1, len(batch.changes)),
             **self.score(batch, answers),
-            **candidate.figures(),
         }
+        own = candidate.figures()
+        if both := figures.keys() & own.keys():
+            raise StudyError(f"its figures name {', '.join(sorted(both))}, which the runner measures")
+        if bad := [f"{name} = {value!r}" for name, value in own.items() if not _amount(value)]:
+            raise StudyError(f"its figures are no amounts: {', '.join(bad)}")
+        figures |= own
+        before = report["figures"]
+        if report["asked"] and figures.keys() != before.keys():
+            unlike = ", ".join(sorted(figures.keys() ^ before.keys()))
+            raise StudyError(f"its figures differ from batch to batch: {unlike}")
+        report["asked"].append(given)
+        report["wrong"] += wrong
         for name, value in figures.items():
-            report["figures"].setdefault(name, []).append(round(float(value), 6))
+            before.setdefault(name, []).append(round(float(value), 6))
 
     def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Rates) -> Account:
         measured = Measured(design, records, labels_beside(self.packaged))
@@ -125,3 +142,10 @@ class Contest(Study):
             f"Intervals: {share:g} %, by Student's t over clusters (seeds): each is one value, however many requests "
             "it was asked. Batches that a candidate or its rival did not finish are compared with nothing."
         )
+
+
+def _amount(value: object) -> bool:
+    try:
+        return 0 <= float(value) < math.inf  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return False

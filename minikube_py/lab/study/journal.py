@@ -24,7 +24,7 @@ def digest(design: Design) -> str:
 class Journal:
     """The lines of one run. The first identifies the design; lines truncated by a kill are skipped and reported.
 
-    `about`: recorded when the run began: the registering commit, and the machine."""
+    `about`: recorded when the run began: the registering commit, the machine, and a digest of the code."""
 
     def __init__(self, path: Path, design: Design, resume: bool, about: Mapping[str, Any] | None = None) -> None:
         """Raises: StudyError, if data in `path` would be lost or mixed."""

@@ -1,4 +1,4 @@
-"""Checks that the design about to run is the registered one: committed, and unchanged since.
+"""Checks that the design about to run and its code are the registered ones: committed, and unchanged since.
 
 The design of an installed package is a copy without a commit; a run from there requires `--unregistered`, and its
 report says so.
@@ -6,7 +6,10 @@ report says so.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +39,7 @@ class Registration:
 def load(study: Study, mode: Mode, unregistered: bool = False) -> tuple[Design, Registration]:
     """Raises: StudyError, if the design is not committed and unchanged, and `unregistered` does not allow that."""
     try:
-        registration = _registered(study.text, study.design)
+        registration = _registered(study.text, study.design, code_of(study))
     except StudyError as error:
         if not unregistered:
             raise StudyError(f"{error}; or run it with --unregistered, which the report will say") from error
@@ -54,16 +57,37 @@ def checkout_of(path: Path) -> Path | None:
     return next((each for each in path.parents if (each / ".git").exists()), None)
 
 
-def _registered(text: Path, design: Path) -> Registration:
+def code_of(study: Study) -> list[Path]:
+    """The files of the study's package, or its module and what that imported from its folder."""
+    module = Path(inspect.getfile(type(study))).resolve()
+    if (module.parent / "__init__.py").exists():
+        return sorted(module.parent.glob("*.py"))
+    loaded = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
+    beside = (Path(file).resolve() for file in loaded if file)
+    return sorted({module, *(path for path in beside if path.parent == module.parent)})
+
+
+def code_digest(study: Study) -> str:
+    """Of the contents of `code_of(study)`."""
+    found = hashlib.sha256()
+    for path in code_of(study):
+        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
+
+
+def _registered(text: Path, design: Path, code: Sequence[Path]) -> Registration:
     checkout = checkout_of(design)
     if checkout is None:
         where = "this is not a git checkout, so no commit shows what was registered"
         raise StudyError(f"{where}; run the study from a clone of the repository")
+    if foreign := [path for path in code if not path.is_relative_to(checkout)]:
+        raise StudyError(f"{foreign[0]} is outside {checkout}; commit the study's code together with its design")
     names: Sequence[str] = list(dict.fromkeys(str(path.relative_to(checkout)) for path in (text, design)))
-    for name in names:
-        if not _git(checkout, "ls-files", "--", name):
-            raise StudyError(f"{name} is not committed; commit it before the study runs")
-    changed = _git(checkout, "status", "--porcelain", "--", *names)
+    all_names = list(dict.fromkeys([*names, *(str(path.relative_to(checkout)) for path in code)]))
+    committed = set(_git(checkout, "ls-files", "--", *all_names).splitlines())
+    if missing := [name for name in all_names if name not in committed]:
+        raise StudyError(f"{', '.join(missing)} is not committed; commit it before the study runs")
+    changed = _git(checkout, "status", "--porcelain", "--", *all_names)
     if changed:
         told = ", ".join(line[3:] for line in changed.splitlines())
         raise StudyError(f"{told}: changed since the commit; commit or restore it before the study runs")

@@ -10,11 +10,15 @@ import gc
 import multiprocessing
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from minikube_py import own_code
 from minikube_py.errors import to_install
 from minikube_py.lab.study.design import Design, StudyError, Unit
 from minikube_py.lab.study.experiment import find
@@ -38,17 +42,21 @@ def run_unit(task: Task) -> Record:
     """The record of one unit; never raises unless interrupted."""
     target, design, unit = task
     began_s = time.monotonic()
-    record: Record = {"key": unit.key, "block": unit.block, "levels": dict(unit.levels), "seed": unit.seed}
+    record = _record(unit)
     try:
         gc.collect()
         gc.disable()
         record.update(find(target).measure(design, unit))
-    except Exception:
+    except own_code.RAISED:
         record["failed"] = traceback.format_exc(limit=8)
     finally:
         gc.enable()
     record["took_s"] = round(time.monotonic() - began_s, 3)
     return record
+
+
+def _record(unit: Unit) -> Record:
+    return {"key": unit.key, "block": unit.block, "levels": dict(unit.levels), "seed": unit.seed}
 
 
 def weight(unit: Unit) -> float:
@@ -67,10 +75,74 @@ def in_processes(jobs: int) -> Iterator[Callable[[Sequence[Task]], Results]]:
     """`jobs` workers, spawned rather than forked, so that all systems behave alike; one job runs in this process."""
     if jobs == 1:
         yield lambda tasks: map(run_unit, tasks)
-        return
+    else:
+        yield lambda tasks: _by_workers(tasks, jobs)
+
+
+class _Worker:
+    """A process, and the task that it has. A pool would wait forever for the task of a process that was killed."""
+
+    def __init__(self, context: SpawnContext, task: Task) -> None:
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.given = 0
+        self.give(task)
+
+    def give(self, task: Task) -> None:
+        self.task = task
+        self.given += 1
+        try:
+            self.pipe.send(task)
+        except OSError:
+            pass  # It has ended, which `record` says.
+
+    def record(self) -> tuple[Record, bool]:
+        """Blocks until there is one; and whether the process can take another task."""
+        try:
+            found: Record = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            how = f"its process ended with exit code {self.process.exitcode}; -9 may mean that memory was short"
+            return {**_record(self.task.unit), "failed": how, "took_s": 0.0}, False
+        return found, self.given < UNITS_A_PROCESS
+
+    def end(self) -> None:
+        self.pipe.close()
+        self.process.terminate()
+        self.process.join()
+
+
+def _serve(pipe: Connection) -> None:
+    try:
+        while True:
+            pipe.send(run_unit(pipe.recv()))
+    except (EOFError, KeyboardInterrupt):
+        pass
+
+
+def _by_workers(tasks: Sequence[Task], jobs: int) -> Results:
+    """In the order in which they finish. Leaving early ends the workers."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, maxtasksperchild=UNITS_A_PROCESS) as pool:
-        yield lambda tasks: pool.imap_unordered(run_unit, tasks)
+    waiting = deque(tasks)
+    workers: list[_Worker] = []
+    try:
+        while waiting or workers:
+            while waiting and len(workers) < jobs:
+                workers.append(_Worker(context, waiting.popleft()))
+            ready = wait([each.pipe for each in workers])
+            for worker in [each for each in workers if each.pipe in ready]:
+                record, usable = worker.record()
+                if usable and waiting:
+                    worker.give(waiting.popleft())
+                else:
+                    workers.remove(worker)
+                    worker.end()
+                yield record
+    finally:
+        for worker in workers:
+            worker.end()
 
 
 @contextmanager

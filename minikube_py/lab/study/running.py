@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ from minikube_py.lab.study import runner, study_report
 from minikube_py.lab.study.design import Design, Mode, StudyError
 from minikube_py.lab.study.experiment import Rates, Study, find
 from minikube_py.lab.study.journal import NAME, Journal, Record
-from minikube_py.lab.study.registration import Registration, load, told
+from minikube_py.lab.study.registration import Registration, code_digest, load, told
 from minikube_py.lab.study.runner import Results, Task
 
 
@@ -48,12 +48,19 @@ def run_study(options: StudyOptions, step: Step) -> int:
     design.require_blocks(options.blocks)
     rates = bench_rates(options.bench)
     report.require_writable(options.out)
-    jobs = "on Ray" if options.ray else f"{options.jobs} processes, {threading.active_count()} thread each"
-    about = {"registration": asdict(registration), "environment": describe(options.out, jobs).as_dict()}
+    jobs = "on Ray" if options.ray else f"{options.jobs} processes, {_threads()} each"
+    environment, code = describe(options.out, jobs).as_dict(), code_digest(study)
+    about = {"registration": asdict(registration), "environment": environment, "code": code}
     journal = Journal(options.out / NAME, design, options.resume or options.report_only, about)
     # The commit and machine of the run's start count, wherever its report is written.
     registration = Registration(**journal.about["registration"])
     try:
+        if not options.report_only and journal.about.get("code", code) != code:
+            begun = journal.about["environment"]["commit"] or "a copy without commits"
+            raise StudyError(
+                f"{journal.path} was begun with other code of this study, at commit {begun}; "
+                "go on with that code, or name another folder with --out"
+            )
         step("design", registration.line(told(study.text)))
         if journal.torn:
             print(f"{journal.torn} lines of {journal.path} cannot be read; their units run again", flush=True)
@@ -64,6 +71,14 @@ def run_study(options: StudyOptions, step: Step) -> int:
         raise
     finally:
         journal.close()
+
+
+def _threads() -> str:
+    """How many threads this process has, those of libraries included, as far as the system tells."""
+    import numpy  # noqa: F401  # Its BLAS starts threads when it is loaded.
+
+    count = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
+    return f"{count} thread{'s' if count != 1 else ''}" if count else "threads not counted"
 
 
 def _run(options: StudyOptions, design: Design, journal: Journal) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,7 +74,7 @@ class Behind:
     def figures(self) -> Mapping[str, float]:
         size = self.front.size_bytes()
         if not isinstance(self.front, Counting):
-            return {"bytes": size, "held_bytes": size, "rows_read": math.nan}
+            return {"bytes": size, "held_bytes": size}
         read, self._read = self.front.rows_read - self._read, self.front.rows_read
         return {"bytes": size, "held_bytes": self.front.held_bytes(), "rows_read": read / max(1, self._changes)}
 

@@ -72,6 +72,18 @@ def test_the_how_to_runs_as_typed(
         file.write("\n")
     assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "more"]) == 1
     assert "first-fit.toml: changed since the commit" in capsys.readouterr().err
+    subprocess.run(["git", "checkout", "-q", "first-fit.toml"], check=True)
+    # Nor is one whose code has changed, whether it begins or goes on.
+    find.cache_clear()
+    code = folder / "first_fit.py"
+    code.write_text(code.read_text().replace("len(self.free).bit_length()", "1"))
+    assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "more"]) == 1
+    assert "first_fit.py: changed since the commit" in capsys.readouterr().err
+    subprocess.run(["git", "commit", "-qam", "other code"], check=True, env={**os.environ, **IDENTITY})
+    assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "run", "--resume"]) == 1
+    assert "run/cells.jsonl was begun with other code of this study, at commit " in capsys.readouterr().err
+    assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "run", "--report"]) == 0
+    find.cache_clear()
 
 
 @pytest.fixture
@@ -189,6 +201,59 @@ def test_one_that_fails_is_absent_and_the_others_go_on(planted: Any) -> None:
     study, design, records = planted("self.compared += len(self.free).bit_length()", "raise RuntimeError('gone')")
     assert "Absent here: sorted (failed) (in 8 units)" in warnings(study, design, records)
     assert all(set(record["candidates"]) == {"scan"} for record in records)
+
+
+def test_no_candidate_can_change_what_the_others_are_asked(planted: Any) -> None:
+    lie = "        answers = [bisect_left(self.free, cpus) < len(self.free) for cpus in asked]\n"
+    lie += "        asked[:] = [0] * len(asked)\n        return answers\n"
+    study, design, records = planted("class Sorted(Scan):", f"class Sorted(Scan):\n    def answer(self, asked):\n{lie}")
+    assert warnings(study, design, records) == ""
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        ("{'compared': -5}", "its figures are no amounts: compared = -5"),
+        ("{'compared': float('nan')}", "its figures are no amounts: compared = nan"),
+        ("{'compared': 10 ** 400}", "its figures are no amounts: compared = 1"),
+        ("{'compared': 'many'}", "its figures are no amounts: compared = 'many'"),
+        ("{'compared': 1, 'answer_us': 0.001}", "its figures name answer_us, which the runner measures"),
+        ("{'compared': 1, **vars(self).setdefault('more', {})}; self.more['more'] = 1", "from batch to batch: more"),
+    ],
+)
+def test_a_candidate_whose_figures_cannot_be_is_absent(figures: str, said: str, planted: Any) -> None:
+    source = f"class Sorted(Scan):\n    def figures(self):\n        found = {figures}\n        return found\n"
+    study, design, records = planted("class Sorted(Scan):", source)
+    assert "Absent here: sorted (failed) (in " in warnings(study, design, records) and said in warnings(
+        study, design, records
+    )
+    assert all("scan" in record["candidates"] for record in records)
+
+
+@pytest.mark.parametrize("raised", ["RuntimeError('no')", "SystemExit(3)"])
+def test_one_that_cannot_be_made_is_absent_and_the_others_go_on(raised: str, planted: Any) -> None:
+    study, design, records = planted("super().__init__(sorted(free))", f"raise {raised}")
+    told = raised.replace("('", ": ").replace("(", ": ").rstrip("')")
+    assert f"Absent here: sorted (failed) (in 8 units): {told}" in warnings(study, design, records)
+    assert all(set(record["candidates"]) == {"scan"} for record in records)
+
+
+def test_a_process_that_dies_fails_its_unit_alone(folder: Path) -> None:
+    code = folder / "first_fit.py"
+    source = "class Sorted(Scan):\n    def answer(self, asked):\n        import os\n"
+    source += "        if len(self.free) > 100:\n            os.kill(os.getpid(), 9)\n"
+    source += "        return super().answer(asked)\n"
+    code.write_text(code.read_text().replace("class Sorted(Scan):", source, 1))
+    target = str(folder / "first-fit.toml")
+    find.cache_clear()
+    design = find(target).load("quick")
+    with runner.in_processes(2) as results:
+        records = list(results([runner.Task(target, design, unit) for unit in list(design.units())[:4]]))
+    find.cache_clear()
+    assert len({record["key"] for record in records}) == 4
+    for record in records:
+        dead = record["levels"]["nodes"] == 400
+        assert ("its process ended with exit code -9" in record.get("failed", "")) is dead
 
 
 def test_units_that_nobody_registered_or_that_were_chosen_are_noticed(planted: Any) -> None:

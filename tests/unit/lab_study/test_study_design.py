@@ -1,5 +1,6 @@
 """The registered design: what it is read from, which units it makes, and that only a committed one runs."""
 
+import inspect
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from minikube_py.lab.study.design import Design, StudyError, parse
 from minikube_py.studies.bloom.study import MEASURES, Bloom
 
 ROOT = Path(__file__).resolve().parents[3]
+CODE = "study.py"
 DESIGN, TEXT = "docs/studies/bloom.json", "docs/studies/bloom.md"
 DOCUMENT = (ROOT / DESIGN).read_bytes()
 
@@ -70,8 +72,11 @@ def _git(folder: Path, *arguments: str) -> None:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With design, prose and code of its own."""
+    monkeypatch.setattr(registration, "code_of", lambda study: [tmp_path / CODE])
     _git(tmp_path, "init", "-q")
+    (tmp_path / CODE).write_text("the code\n")
     (tmp_path / DESIGN).parent.mkdir(parents=True)
     (tmp_path / DESIGN).write_bytes(DOCUMENT)
     (tmp_path / TEXT).write_text("the design\n")
@@ -102,7 +107,7 @@ def test_a_design_that_is_not_committed_is_refused(checkout: Path) -> None:
         registration.load(bloom_at(checkout), "quick")
 
 
-@pytest.mark.parametrize("name", [TEXT, DESIGN])
+@pytest.mark.parametrize("name", [TEXT, DESIGN, CODE])
 @pytest.mark.parametrize("staged", [False, True])
 def test_a_design_that_was_changed_since_is_refused(checkout: Path, name: str, staged: bool) -> None:
     _git(checkout, "add", ".")
@@ -112,6 +117,18 @@ def test_a_design_that_was_changed_since_is_refused(checkout: Path, name: str, s
     if staged:
         _git(checkout, "add", ".")
     with pytest.raises(StudyError, match="changed since the commit"):
+        registration.load(bloom_at(checkout), "quick")
+
+
+def test_the_code_of_a_study_in_a_package_is_the_package_and_must_be_in_the_checkout_of_the_design(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkout: Path
+) -> None:
+    monkeypatch.undo()
+    package = Path(inspect.getfile(Bloom)).parent
+    assert registration.code_of(Bloom()) == sorted(package.glob("*.py"))
+    _git(checkout, "add", ".")
+    _git(checkout, "commit", "-qm", "registered")
+    with pytest.raises(StudyError, match=r"is outside .*; commit the study's code together with its design"):
         registration.load(bloom_at(checkout), "quick")
 
 
