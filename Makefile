@@ -144,6 +144,10 @@ test-cmd: $(BIN)/.installed-dev  ## ON=ours|upstream Kubernetes' own test-cmd wi
 judge-helm: $(BIN)/.installed-dev  ## helm and kustomize on upstream's control plane and on ours, output by output (needs Go; helm is built at first)
 	@$(BIN)/python tests/conformance/judge_helm.py
 
+.PHONY: large-objects
+large-objects: $(BIN)/.installed-dev  ## KINDS="k..." FIELDS=n every field of every kind filled to 250 KB, sent in every way: the longest steps (hours without FIELDS)
+	@$(BIN)/python tests/bench/bench_large_objects.py --fields $(or $(FIELDS),0) $(KINDS)
+
 .PHONY: packing
 packing: $(BIN)/.installed  ## JOBS=n the 17 published pod lists under six packing policies, 10 seeds each: half an hour on two cores; resumable
 	@$(BIN)/minikube-py lab packing --pods all --jobs $(JOBS) --journal results/packing.jsonl --write docs/data/packing.json
