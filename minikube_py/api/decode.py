@@ -124,7 +124,7 @@ def decode_kind(
     if problems and field_validation == "Strict":
         why = "strict decoding error: " + ", ".join(problems)
         raise _cannot_be_handled(expected.kind, expected.version, expected, why)
-    return obj, [line for problem in problems for line in _warning_lines(problem)]
+    return obj, [line for problem in problems for line in warning_lines(problem)]
 
 
 def refuse_cut(obj: Object, body: bytes) -> None:
@@ -238,7 +238,7 @@ def decode_free(
     if problems and field_validation == "Strict":
         why = "strict decoding error: " + ", ".join(problems)
         raise _cannot_be_handled(actual[2], actual[1], expected, why)
-    return value, [line for problem in problems for line in _warning_lines(problem)] if strict else []
+    return value, [line for problem in problems for line in warning_lines(problem)] if strict else []
 
 
 def _free_value(body: bytes, media: str, strict: bool) -> tuple[Any, list[str]]:
@@ -515,7 +515,12 @@ def _with_defaults(api_version: str, kind: str, expected: Target | Named) -> tup
         group, version = parts if len(parts) == 2 else ("", parts[0])
     if not version and group in ("", expected.group):
         group, version = expected.group, expected.version
-    return group, version, kind or expected.kind
+    actual = group, version, kind or expected.kind
+    return _SAME_AS.get(actual, actual)
+
+
+_SAME_AS: Final = {("policy", "v1beta1", "Eviction"): ("policy", "v1", "Eviction")}
+"""Versions that are read as another, of the same fields. Source: `pkg/registry/core/pod/storage/eviction.go`."""
 
 
 def _read_as(
@@ -567,8 +572,9 @@ def _summary(body: bytes) -> str:
 _YAML_PREFIX: Final = "yaml: unmarshal errors:\n"
 
 
-def _warning_lines(problem: str) -> list[str]:
+def warning_lines(problem: str) -> list[str]:
     """One warning each for the lines of a YAML complaint."""
-    if problem.startswith(_YAML_PREFIX):
-        return [line.strip() for line in problem[len(_YAML_PREFIX) :].split("\n")]
+    lines = problem.removeprefix("error converting YAML to JSON: ")
+    if lines.startswith(_YAML_PREFIX):
+        return [line.strip() for line in lines.removeprefix(_YAML_PREFIX).split("\n")]
     return [problem]

@@ -24,7 +24,7 @@ from minikube_py.api.apply.managed_fields import (
     with_reset,
 )
 from minikube_py.api.authorizer_checks import Unanswered, answered
-from minikube_py.api.decode import decode
+from minikube_py.api.decode import decode, warning_lines
 from minikube_py.api.errors import (
     Json,
     StatusError,
@@ -277,7 +277,7 @@ def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: 
     if repeats and patch.field_validation == "Strict":
         raise bad_request(f"error strict decoding YAML: {repeats}")
     if repeats and patch.field_validation == "Warn":
-        warnings.append(repeats)
+        warnings.extend(warning_lines(repeats))
     metadata = new["metadata"]
     if old is None and (uid := metadata.get("uid")):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"

@@ -118,3 +118,20 @@ async def test_a_review_has_the_namespace_of_its_path(core: Core, records: Recor
     assert records.seen[-1]["object"]["metadata"] == {"namespace": "default"}
     assert (await core.ask("POST", at, {"metadata": {"namespace": "other"}, "spec": spec}))[0] == 400
     assert len(records.seen) == 1, "refused before it is shown"
+
+
+async def test_an_eviction_of_the_older_version_is_accepted(core: Core) -> None:
+    for number, version in enumerate(("policy/v1beta1", "policy/v1")):
+        at = await placed(core, f"p{number}")
+        eviction = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": f"p{number}"}}
+        assert (await core.ask("POST", f"{at}/eviction", eviction))[0] == 201, version
+    other = {**eviction, "apiVersion": "policy/v1alpha1"}
+    assert (await core.ask("POST", f"{at}/eviction", other))[0] == 400
+
+
+async def test_an_apply_of_a_repeated_key_is_warned_of(core: Core) -> None:
+    body = b'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: "1", a: "2"}\n'
+    for query in ("", "&fieldValidation=Warn"):
+        answer = await core.respond("PATCH", f"{MAPS}/a?fieldManager=f{query}", body, content_type="application/apply-patch+yaml")
+        assert answer.status < 300 and answer.headers["Warning"] == '299 - "line 4: key \\"a\\" already set in map"'
+
