@@ -63,7 +63,11 @@ async def admitted(writer: Writer, route: Route, request: Request) -> str:
     passage = writer.enter(route, request, "CONNECT")
     if passage is not None and route.subresource is not None:
         options: Json = {"kind": route.subresource.kind, "apiVersion": "v1"}
-        if path := decode_path(rest).strip("/"):
+        path = decode_path(rest).strip("/")
+        path = f"/{path}" if path else ""
+        if request.path.endswith("/") and not path.endswith("/"):
+            path += "/"
+        if path:
             options["path"] = path
         await passage.allow(None, options)
         if (left := options.get("path") or "") != path:

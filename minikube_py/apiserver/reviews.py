@@ -44,8 +44,18 @@ async def review(
     obj, warnings = await writer.read(kind, request, options)
     try:
         check_namespace(kind, obj["metadata"], route.namespace)
+        if "namespace" in obj["metadata"]:
+            # Errors show the metadata in upstream's order.
+            given = obj["metadata"]
+            first = {name: given[name] for name in ("name", "generateName", "namespace") if name in given}
+            obj["metadata"] = {**first, **given}
         if (passage := writer.enter(route, request, "CREATE")) is not None:
-            await passage.allow(None, obj)
+            if kind is SELFSUBJECTRULESREVIEWS:
+                obj["status"] = {"resourceRules": None, "nonResourceRules": None, **(obj.get("status") or {})}
+            await passage.admit(None, obj)
+        _check(kind, obj)
+        if passage is not None:
+            await passage.validate(None, obj)
         if kind is SELFSUBJECTREVIEWS:
             obj["metadata"]["creationTimestamp"] = timestamp(wall_s)
             obj["status"] = {"userInfo": _user_info(user)}
@@ -57,10 +67,20 @@ async def review(
     return Response(201, body, form.media_type, warning_headers(warnings))
 
 
+def _check(kind: Kind, obj: Json) -> None:
+    """Raises: StatusError 400, 422."""
+    if kind is TOKENREVIEWS:
+        if not obj["spec"].get("token"):
+            raise bad_request("token is required for TokenReview in authentication")
+    elif kind is not SELFSUBJECTREVIEWS:
+        if errors := validate_create(kind, obj):
+            raise invalid(GroupResource(kind.group, kind.plural, ""), "", errors)
+        if kind is SELFSUBJECTRULESREVIEWS and not (obj.get("spec") or {}).get("namespace"):
+            raise bad_request("no namespace on request")
+
+
 async def _token_status(spec: Json, access: Access) -> Json:
-    """Whose token it is. Raises: StatusError 400."""
-    if not spec.get("token"):
-        raise bad_request("token is required for TokenReview in authentication")
+    """Whose token it is."""
     audiences = tuple(spec.get("audiences") or (ISSUER,))
     # As in a header, up to the first blank.
     token = spec["token"].rstrip().partition(" ")[0]
@@ -78,12 +98,8 @@ async def _token_status(spec: Json, access: Access) -> Json:
 async def _status(kind: Kind, obj: Json, user: User, access: Access) -> Json:
     if kind is TOKENREVIEWS:
         return await _token_status(obj["spec"], access)
-    if errors := validate_create(kind, obj):
-        raise invalid(GroupResource(kind.group, kind.plural, ""), "", errors)
     spec = obj.get("spec") or {}
     if kind is SELFSUBJECTRULESREVIEWS:
-        if not spec.get("namespace"):
-            raise bad_request("no namespace on request")
         obj["spec"] = {}
         return _rules_status(user, spec["namespace"], access)
     if kind is not SELFSUBJECTACCESSREVIEWS:

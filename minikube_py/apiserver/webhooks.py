@@ -222,10 +222,11 @@ def kind_shown(of: Operation, kind: Kind) -> tuple[str, str, str]:
 def seen_by_expressions(attributes: Attributes, kind: Kind) -> dict[str, object]:
     """The same as variables of CEL."""
     asked = review_of(attributes, kind, "")
-    del asked["uid"]
     of = attributes.of
     authorizer = bindings_of(of.kind.group, of.kind.plural, of.sub, of.namespace, attributes.name)
-    return {"object": asked.pop("object"), "oldObject": asked.pop("oldObject"), "request": asked, **authorizer}
+    # Members that no expression can name, but a format of the whole shows.
+    shown = {**asked, "uid": "", "object": None, "oldObject": None}
+    return {"object": asked["object"], "oldObject": asked["oldObject"], "request": shown, **authorizer}
 
 
 def _shown(obj: Json | None, said: Json) -> Json | None:

@@ -25,6 +25,12 @@ def _reference(api_version: str, kind: str, owner: MetaView) -> OwnerRef:
     return OwnerRef(api_version, kind, owner.name, owner.uid, True, True)
 
 
+def is_left(owner: WorkloadView, name: str, claim: MetaView) -> bool:
+    """Whether the claim goes with an earlier pod of this name: a new pod must not use it."""
+    policy: Mapping[str, Any] = owner.spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    return policy.get("whenScaled") == DELETE and any((ref.kind, ref.name) == ("Pod", name) for ref in claim.owners)
+
+
 def owners_of_claim(owner: WorkloadView, pod: PodView | None, name: str, claim: MetaView, condemned: bool) -> Owners:
     """`pod` (named `name`, may be absent) uses the claim; `condemned`: its ordinal is beyond the set's range."""
     policy: Mapping[str, Any] = owner.spec.get("persistentVolumeClaimRetentionPolicy") or {}

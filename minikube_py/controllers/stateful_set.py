@@ -31,7 +31,7 @@ from minikube_py.controllers.base import (
     orphans_for,
     selecting,
 )
-from minikube_py.controllers.claims import DELETE, owners_of_claim
+from minikube_py.controllers.claims import DELETE, is_left, owners_of_claim
 from minikube_py.controllers.expectations import Expectations
 from minikube_py.controllers.ownership import Claims, Owner
 from minikube_py.controllers.pod_control import pod_from_template, slow_start
@@ -43,6 +43,7 @@ from minikube_py.errors import MinikubeError
 _OWNER: Final = Owner(STATEFUL_SETS, "StatefulSet")
 NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+_CLAIM_GONE_S: Final = 1.0
 _COMPARED: Final = (
     "replicas", "currentReplicas", "readyReplicas", "updatedReplicas", "availableReplicas", "currentRevision",
     "updateRevision",
@@ -217,6 +218,10 @@ class StatefulSetController(QueueController):
         """Reconciles one ordinal; True: later ordinals must wait."""
         pod = slot.pod
         if pod is None:
+            if self._is_claim_left(owner, slot.ordinal):
+                # Nothing tells when it is gone.
+                self._queue.add_after(owner.key, _CLAIM_GONE_S)
+                return True
             await self._create(owner, found, slot.ordinal)
             return ordered
         if pod.terminal:
@@ -225,6 +230,7 @@ class StatefulSetController(QueueController):
             return True
         if pod.phase == "Pending":
             await self._create_claims(owner, slot.ordinal)
+            await self._keep_claims(owner, slot.ordinal, pod)
         if ordered and (pod.deleting or not _ready(pod, owner, now_s)):
             return True
         known = pod.labels.get(NAME_LABEL) == pod.name
@@ -290,6 +296,14 @@ class StatefulSetController(QueueController):
             self._recorder.event(
                 _OWNER.involved(owner), NORMAL, "SuccessfulCreate", f"Create {told.format('')} success"
             )
+
+    def _is_claim_left(self, owner: WorkloadView, ordinal: int) -> bool:
+        pod = f"{owner.name}-{ordinal}"
+        for template in owner.spec.get("volumeClaimTemplates") or ():
+            claim = self._volumes.store.get(f"{owner.namespace}/{template['metadata']['name']}-{pod}")
+            if claim is not None and is_left(owner, pod, claim):
+                return True
+        return False
 
     async def _keep_claims(self, owner: WorkloadView, ordinal: int, pod: PodView, condemned: bool = False) -> bool:
         """Sets the owners of one ordinal's claims by the retention policy.

@@ -18,3 +18,23 @@ async def test_the_first_refused_pod_of_a_parallel_set_holds_up_the_others():
         w.api.refuse.clear()
         await w.clock.advance(60)
         assert len(w.pods()) == 5
+
+
+async def test_a_pod_waits_until_the_claims_of_its_predecessor_are_gone():
+    """As upstream (PodClaimIsStale): else the garbage collector takes the claim from under the new pod."""
+    claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+    retention = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+    async with World("statefulset-controller") as w:
+        left = {"apiVersion": "v1", "kind": "Pod", "name": "web-0", "uid": "earlier", "controller": True}
+        w.api.make("persistentvolumeclaims", "a/data-web-0", metadata={"ownerReferences": [left]})
+        w.api.make(
+            "statefulsets", "a/web",
+            spec={
+                **POD, "replicas": 1, "volumeClaimTemplates": claims, "persistentVolumeClaimRetentionPolicy": retention,
+            },
+        )  # fmt: skip
+        await settle()
+        assert w.pods() == {} and w.reasons() == []
+        w.api.remove("persistentvolumeclaims", "a/data-web-0")
+        await w.clock.advance(2)
+        assert len(w.pods()) == 1
