@@ -64,11 +64,12 @@ async def cluster(
     virtual: VirtualCluster | None = None,
     chosen: ChosenScheduler = DEFAULT_SCHEDULER,
     etcd: EtcdBehind | None = None,
+    matcher: str = "columns",
 ) -> AsyncIterator[Cluster]:
     """A running control plane with the nodes `shapes`, all registered and Ready; stopped on exit.
 
     Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this runs, there is no
-    folder: it is started here and stopped by its owner. `chosen`: the scheduler.
+    folder: it is started here and stopped by its owner. `chosen`: the scheduler; `matcher`: its own, on real time.
 
     Raises: SetupError, ConfigError, DataDirBusy, RoleFailed.
     """
@@ -79,7 +80,9 @@ async def cluster(
     require_unused(data_dir)
     folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
     try:
-        config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed, chosen=chosen, etcd=etcd)
+        config = ControlPlaneConfig(
+            folder, port=0, shapes=tuple(shapes), seed=seed, matcher=matcher, chosen=chosen, etcd=etcd
+        )
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         running = _split(config, step, say) if split else _in_process(config, step, plane)
         async with running as (transport, layout):

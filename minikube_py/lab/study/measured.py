@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from minikube_py.lab import plots
+from minikube_py.lab.compare.statistics import compared, corrected
 from minikube_py.lab.report import Table
 from minikube_py.lab.study.audit import biased_orders, wrong_candidates
 from minikube_py.lab.study.design import Design, StudyError, cell_name
@@ -22,8 +23,8 @@ from minikube_py.lab.study.experiment import Finding, Outcome
 from minikube_py.lab.study.journal import Record
 from minikube_py.lab.study.statistics import Interval, of_clusters
 
-TIMED = "_us"
-"""Suffix of figures that depend on the order of turns."""
+TIMED = ("_us", "_ms")
+"""Suffixes of figures that depend on the order of turns."""
 Prediction = Mapping[str, Any]
 Labels = Mapping[str, str]
 Panels = Sequence[Mapping[str, Any]]
@@ -148,7 +149,27 @@ class Measured:
     def tables(self) -> list[Table]:
         """Those requested by the design; otherwise one per block, by all varying factors."""
         asked = self.design.raw.get("tables") or [{"block": block} for block in self.blocks]
-        return [table for each in asked if (table := self._table(each)).rows]
+        made = [*map(self._table, asked), *map(self._tested, self.design.raw.get("tests", ()))]
+        return [table for table in made if table.rows]
+
+    def _tested(self, asked: Mapping[str, Any]) -> Table:
+        """A sign-flip test over clusters of each candidate beside the one that `over` names, by a figure of which less
+        is better; p is corrected for their number by Holm."""
+        block, figure, over = asked["block"], asked["figure"], asked["over"]
+        found = {}
+        for name in (name for name in self.names(block) if name != over):
+            clusters = _clusters(self.pairs(block, figure, name, over))
+            ours, theirs = ([fmean(one[part] for one in each) for each in clusters] for part in (0, 1))
+            if len(clusters) > 1:
+                found[name] = compared(theirs, ours)
+        heads = ("", "clusters", f"{figure}, {over}", "its own", "difference", "p", "p, corrected", "better")
+        table = Table(str(asked["title"]), heads)
+        for name, each in corrected(found).items():
+            better = {"first": over, "second": name}.get(each.better(-1), each.better(-1))
+            means = (interval.text() for interval in (each.mean_first, each.mean_second, each.difference))
+            p = [f"{value:.3g}" if value is not None else "-" for value in (each.p, each.p_corrected)]
+            table.add(name, str(len(each.first)), *means, *p, better)
+        return table
 
     def _table(self, asked: Mapping[str, Any]) -> Table:
         block = asked["block"]
