@@ -40,24 +40,30 @@ def _holders(value: Any, path: Path) -> Iterator[Json]:
         yield from _holders(value.get(path[0]), path[1:])
 
 
+_Tree = tuple[tuple[str, bool, "_Tree"], ...]
+"""By member: whether it is a list, and what is below each of it; nothing for a gated field."""
+
+
 @lru_cache
-def _tree(gated: tuple[Path, ...]) -> Json:
-    """The paths as nested members: one walk tells whether an object has any of them, which is rare."""
-    tree: Json = {}
-    for path in gated:
-        at = tree
-        for name in path:
-            at = at.setdefault(name, {})
-    return tree
+def _tree(gated: tuple[Path, ...]) -> _Tree:
+    """One walk tells whether an object has any of them, which is rare."""
+    below: dict[tuple[str, bool], list[Path]] = {}
+    for name, *rest in gated:
+        each = rest[:1] == [EACH]
+        below.setdefault((name, each), []).append(tuple(rest[each:]))
+    return tuple([(name, each, _tree(tuple(filter(None, rest)))) for (name, each), rest in below.items()])
 
 
-def _has_any(value: Any, tree: Json) -> bool:
-    if EACH in tree:
-        return any(item and _has_any(item, tree[EACH]) for item in value)
-    for name, below in tree.items():
+def _has_any(value: Any, tree: _Tree) -> bool:
+    for name, each, below in tree:
         found = value.get(name)
-        if found is not None and (not below or (found and _has_any(found, below))):
+        if found is None:
+            continue
+        if not below:
             return True
+        for item in found if each else (found,):
+            if item and _has_any(item, below):
+                return True
     return False
 
 

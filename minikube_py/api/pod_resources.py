@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from minikube_py.api.errors import Json
+from minikube_py.api.memo import remembered
 from minikube_py.api.quota.amounts import Amounts, largest, plus, read
 from minikube_py.fields import quantity
 
@@ -75,6 +76,11 @@ def limits_of(pod: Json) -> Amounts:
     return {name: each.plus(over[name]) if name in over and each.unscaled else each for name, each in limits.items()}
 
 
+@remembered(4096)
+def _milli(text: str) -> int:
+    return quantity.parse(text).milli_value()
+
+
 _QOS_RESOURCES: Final = ("cpu", "memory")
 
 
@@ -94,12 +100,12 @@ def qos_class(spec: Json) -> str:
             continue
         if given := resources.get("requests"):
             for name in _QOS_RESOURCES:
-                if name in given and (amount := quantity.parse(given[name]).milli_value()) > 0:
+                if name in given and (amount := _milli(given[name])) > 0:
                     requests[name] = requests.get(name, 0) + amount
         found = 0
         if given := resources.get("limits"):
             for name in _QOS_RESOURCES:
-                if name in given and (amount := quantity.parse(given[name]).milli_value()) > 0:
+                if name in given and (amount := _milli(given[name])) > 0:
                     limits[name] = limits.get(name, 0) + amount
                     found += 1
         if found < len(_QOS_RESOURCES):

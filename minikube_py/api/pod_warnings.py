@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from minikube_py.api.errors import Json, go_quote
+from minikube_py.api.memo import remembered
 from minikube_py.api.meta import is_dns1123_label
 from minikube_py.api.validation.ips import ip_warnings
 from minikube_py.api.validation.profiles import container_warnings, names_profiles
@@ -42,6 +43,12 @@ _VOLUMES: Final = {
 }
 _GO_VOLUME_NAMES: Final = {"storageos": "storageOS"}
 _SECCOMP: Final = "seccomp.security.alpha.kubernetes.io/pod"
+_WARNED: Final = frozenset((
+    "nodeSelector", "affinity", "topologySpreadConstraints", "volumes", "hostAliases", "imagePullSecrets", "overhead",
+    "dnsConfig",
+))  # fmt: skip
+_WARNED_ANNOTATIONS: Final = frozenset((*_ANNOTATIONS, _SECCOMP))
+"""A pod without any of these members and annotations is warned only of its containers and its grace period."""
 _KEYED: Final = (
     ("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", ""),
 )  # fmt: skip
@@ -64,9 +71,11 @@ def _containers(spec: Json, prefix: str) -> Iterator[tuple[Json, str]]:
 
 
 def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
+    annotations, path = metadata.get("annotations") or {}, f"{prefix}spec"
+    if _WARNED.isdisjoint(spec) and _WARNED_ANNOTATIONS.isdisjoint(annotations):
+        return _container_warnings(spec, annotations, prefix) + _grace_warnings(spec, path)
     found: list[str] = []
     get = spec.get
-    path = f"{prefix}spec"
     if selector := get("nodeSelector"):
         old = (key for key in selector if key in DEPRECATED_LABELS)
         found += [f"{path}.nodeSelector[{key}]: {DEPRECATED_LABELS[key]}" for key in old]
@@ -79,7 +88,6 @@ def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
             found.append(f"{at}.topologyKey: {key} is {DEPRECATED_LABELS[key]}")
         if constraint.get("labelSelector") is None:
             found.append(f"{at}.labelSelector: {_NO_SELECTOR}")
-    annotations = metadata.get("annotations") or {}
     for key, text in _ANNOTATIONS.items() if annotations else ():
         if key in annotations:
             found.append(f"{prefix}metadata.annotations[{key}]: {text}")
@@ -95,10 +103,7 @@ def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
     if _SECCOMP in annotations and not (get("securityContext") or {}).get("seccompProfile"):
         text = 'non-functional in v1.27+; use the "seccompProfile" field instead'
         found.append(f"{prefix}metadata.annotations[{_SECCOMP}]: {text}")
-    found += _container_warnings(spec, annotations, prefix)
-    if (get("terminationGracePeriodSeconds") or 0) < 0:
-        why = "must be >= 0; negative values are invalid and will be treated as 1"
-        found.append(f"{path}.terminationGracePeriodSeconds: {why}")
+    found += _container_warnings(spec, annotations, prefix) + _grace_warnings(spec, path)
     for kind in ("podAffinity", "podAntiAffinity"):
         if terms := affinity.get(kind):
             found += _pod_affinity_warnings(terms, f"{path}.affinity.{kind}")
@@ -107,6 +112,12 @@ def pod_warnings(metadata: Json, spec: Json, prefix: str) -> list[str]:
     for i, alias in enumerate(get("hostAliases") or ()):
         found += ip_warnings(alias.get("ip") or "", f"{path}.hostAliases[{i}].ip")
     return found
+
+
+def _grace_warnings(spec: Json, path: str) -> list[str]:
+    if (spec.get("terminationGracePeriodSeconds") or 0) >= 0:
+        return []
+    return [f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"]
 
 
 def _items(source: Json, told: str = "") -> list[tuple[str, str]]:
@@ -256,21 +267,29 @@ def _container_warnings(spec: Json, annotations: Mapping[str, str], prefix: str)
     return found + _port_warnings(ports) if ports else found
 
 
-def _fractions(amounts: Json, names: Sequence[str] = ("memory", "ephemeral-storage")) -> list[tuple[str, str]]:
+@remembered(4096)
+def _fraction_told(text: str) -> str:
+    """What is said of a number of bytes; "" unless it has a part of one."""
+    told = f"fractional byte value {go_quote(text)} is invalid, must be an integer"
+    return told if quantity.parse(text).milli_value() % 1000 else ""
+
+
+_BYTES: Final = ("memory", "ephemeral-storage")
+
+
+def _fractions(amounts: Json, names: Sequence[str] = _BYTES) -> list[tuple[str, str]]:
     """The names of those with a part of a byte, and what is said of them."""
-    return [
-        (name, f"fractional byte value {go_quote(text)} is invalid, must be an integer")
-        for name in names
-        if (text := amounts.get(name)) and quantity.parse(text).milli_value() % 1000
-    ]
+    given = [(name, text) for name in names if (text := amounts.get(name))]
+    return [(name, told) for name, text in given if (told := _fraction_told(text))]
 
 
 def _fraction_warnings(resources: Json, path: str) -> list[str]:
+    given = [(part, amounts) for part in ("limits", "requests") if (amounts := resources.get(part))]
     return [
-        f"{path}.{part}[{name}]: {why}"
-        for each in ("memory", "ephemeral-storage")
-        for part in ("limits", "requests")
-        for name, why in _fractions(resources.get(part) or {}, (each,))
+        f"{path}.{part}[{name}]: {told}"
+        for name in _BYTES
+        for part, amounts in given
+        if (text := amounts.get(name)) and (told := _fraction_told(text))
     ]
 
 

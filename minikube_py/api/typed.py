@@ -325,12 +325,16 @@ def _compile(message: Message) -> Convert:
         field.name: (*_entry(field.type), field.left_out_when_zero and not field.type.pointer)
         for field in message.fields.values()
     }
+    texts = frozenset(name for name, (cls, convert, _) in rows.items() if cls is str and convert is None)
     always_rows = always(message)
     always_names = [name for name, _, _ in always_rows]
 
     def check(obj: Any) -> None:
         drop = None
         for key, value in obj.items():
+            if value and value.__class__ is str and key in texts:
+                # Most members.
+                continue
             try:
                 cls, convert, omit = rows[key]
             except KeyError:

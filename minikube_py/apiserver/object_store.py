@@ -26,9 +26,9 @@ from minikube_py.errors import (
     RequestTooLarge,
     Unavailable,
 )
-from minikube_py.mvcc.txn import replacing
+from minikube_py.mvcc.txn import creating, replacing
 from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, RangeResult, Txn, TxnResult
-from minikube_py.store.storage import ALARM_ADVICE, Storage, begun
+from minikube_py.store.storage import ALARM_ADVICE, Storage, begun, sent
 
 T = TypeVar("T")
 TOO_OLD: Final = "The resourceVersion for the provided list is too old."
@@ -37,8 +37,6 @@ UNKNOWN: Final = "etcdserver: request timed out, possibly due to previous leader
 OPENING: Final = len(b'{"metadata":{')
 LEASE_REUSE_S: Final = 60
 LEASES: Final = b"/registry/coordination.k8s.io/leases/"
-_ONE_KEY: Final = RangeRequest(b"")[1:]
-_new = tuple.__new__
 NODE_LEASES: Final = LEASES + b"kube-node-lease/"
 
 
@@ -116,17 +114,8 @@ class ObjectStore:
     ) -> Outcome:
         """Puts `value` if the key is absent and `guard` (its namespace) unchanged. `charges` are also claims."""
         claims = (*claims, *charges)
-        compare = [Compare(key, "CREATE", "=", 0)]
-        failure: list[Op] = [RangeRequest(key)]
-        if guard is not None:
-            compare.append(Compare(guard.key, "MOD", "=", guard.mod_revision))
-            failure.append(RangeRequest(guard.key))
-        success: list[Op] = [Put(key, value, lease)]
-        for claim in claims:
-            compare.append(Compare(claim.key, "MOD", "=", claim.revision))
-            success.append(Put(claim.key, claim.value))
-            failure.append(RangeRequest(claim.key, keys_only=not claim.revision))
-        return self._outcome(await self._txn(compare, success, failure), guard, claims)
+        txn = _with_claims(creating(key, value, lease, guard), claims)
+        return self._outcome(await self._send(txn), guard, claims)
 
     async def create_all(self, values: Mapping[bytes, bytes]) -> Outcome:
         """Puts all, or none if any key exists."""
@@ -145,22 +134,13 @@ class ObjectStore:
         """Puts `value` if the object still equals `old`. `charges` are also claims."""
         key = old.key
         claims = (*claims, *charges)
-        # NamedTuple constructors take as long as the rest of it.
-        compare: tuple[Compare, ...] = (_new(Compare, (key, "MOD", "=", old.mod_revision, b"")),)
-        success: tuple[Op, ...] = (_new(Put, (key, value, old.lease, False, False, False)),)
-        failure: tuple[Op, ...] = (_new(RangeRequest, (key, *_ONE_KEY)),)
-        for claim in claims:
-            compare += (Compare(claim.key, "MOD", "=", claim.revision),)
-            success += (Put(claim.key, claim.value),)
-            failure += (RangeRequest(claim.key, keys_only=not claim.revision),)
-        if released:
-            success += tuple(map(DeleteRange, released))
+        txn = _with_claims(replacing(old, value), claims, released)
         try:
-            result = await self._txn(compare, success, failure)
+            result = await self._send(txn)
         except OutOfSpace as full:
             if claims or not _frees(key, value):
                 raise
-            result = await self._release(Txn(compare, success, failure), full)
+            result = await self._release(txn, full)
         return self._outcome(result, None, claims)
 
     def renew(self, old: KeyValue, value: bytes) -> Future[TxnResult]:
@@ -194,11 +174,14 @@ class ObjectStore:
         return Outcome(False, result.revision, found[0], found[1] if guard is not None else None, taken, standing)
 
     async def _txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> TxnResult:
-        for op in success:
+        return await self._send(Txn(tuple(compare), tuple(success), tuple(failure)))
+
+    async def _send(self, txn: Txn) -> TxnResult:
+        for op in txn.success:
             if type(op) is Put:
                 self.reading.wrote(op.key, op.value)
         try:
-            return await self.storage.txn(compare, success, failure)
+            return await sent(self.storage, txn)
         except LeaseNotFound:
             # It was revoked early. The next write gets a new one.
             self._leases.clear()
@@ -215,6 +198,16 @@ class ObjectStore:
         granted = await translated(self.storage.lease_grant(ttl_s + LEASE_REUSE_S))
         self._leases[ttl_s] = (granted.id, now_s + LEASE_REUSE_S)
         return granted.id
+
+
+def _with_claims(txn: Txn, claims: Sequence[Claim], released: Sequence[bytes] = ()) -> Txn:
+    if not claims and not released:
+        return txn
+    held = [Compare(claim.key, "MOD", "=", claim.revision) for claim in claims]
+    puts = [Put(claim.key, claim.value) for claim in claims]
+    reads = [RangeRequest(claim.key, keys_only=not claim.revision) for claim in claims]
+    success = (*txn.success, *puts, *map(DeleteRange, released))
+    return Txn((*txn.compare, *held), success, (*txn.failure, *reads))
 
 
 def _frees(key: bytes, value: bytes) -> bool:

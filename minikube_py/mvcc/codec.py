@@ -141,8 +141,8 @@ def to_plain(message: Message) -> Plain:
         return (tag, *message)  # type: ignore[misc]
     if type(message) is Txn:
         success, failure = message.success, message.failure
-        if message.single and len(failure) == 1:
-            return (TXN, message.compare, [(PUT, *success[0])], [(RANGE, *failure[0])])  # type: ignore[misc]
+        if message.single:
+            return (TXN, message.compare, [(PUT, *success[0])], [(RANGE, *read) for read in failure])  # type: ignore[misc]
         return (TXN, message.compare, [to_plain(op) for op in success], [to_plain(op) for op in failure])
     if type(message) is InSession:
         session, sequence, acknowledged, command = message

@@ -81,12 +81,33 @@ def mark_single(txn: Txn) -> bool:
 
 
 def replacing(kv: KeyValue, value: bytes) -> Txn:
-    """Puts `value` if the key is still as in `kv`, which was read from a store: valid, and marked as single."""
+    """Puts `value` if the key is still as in `kv`, which was read from a store."""
     key, _, _, revision, _, lease = kv
+    return _single((_new(Compare, (key, "MOD", "=", revision, b"")),), key, value, lease, (_read(key),))
+
+
+def creating(key: bytes, value: bytes, lease: int, guard: KeyValue | None) -> Txn:
+    """Puts `value` if `key`, of an object, is absent, and `guard` as it was read."""
+    absent: Compare = _new(Compare, (key, "CREATE", "=", 0, b""))
+    if guard is None:
+        return _single((absent,), key, value, lease, (_read(key),))
+    compare = absent, _new(Compare, (guard.key, "MOD", "=", guard.mod_revision, b""))
+    return _single(compare, key, value, lease, (_read(key), _read(guard.key)))
+
+
+def _read(key: bytes) -> RangeRequest:
+    read: RangeRequest = _new(RangeRequest, (key, *_ONE_KEY))
+    return read
+
+
+def _single(
+    compare: tuple[Compare, ...], key: bytes, value: bytes, lease: int, failure: tuple[RangeRequest, ...]
+) -> Txn:
+    """Valid, and marked as single without a check."""
     txn = object.__new__(Txn)
-    _set_compare(txn, (_new(Compare, (key, "MOD", "=", revision, b"")),))
+    _set_compare(txn, compare)
     _set_success(txn, (_new(Put, (key, value, lease, False, False, False)),))
-    _set_failure(txn, (_new(RangeRequest, (key, *_ONE_KEY)),))
+    _set_failure(txn, failure)
     _set_plain(txn, True)
     _set_single(txn, True)
     return txn

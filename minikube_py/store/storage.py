@@ -163,7 +163,12 @@ class CommandStorage:
 
 
 def begun(storage: Storage, txn: Txn) -> asyncio.Future[TxnResult]:
+    """As `sent`, in a task of its own unless it is a future."""
+    return asyncio.ensure_future(sent(storage, txn))
+
+
+def sent(storage: Storage, txn: Txn) -> Awaitable[TxnResult]:
     """`storage.txn`, sent before this returns if the store is in this process: its result. Raises: as that."""
     if isinstance(storage, CommandStorage):
-        return asyncio.ensure_future(cast(Awaitable[TxnResult], storage.command(txn)))
-    return asyncio.ensure_future(storage.txn(txn.compare, txn.success, txn.failure))
+        return cast(Awaitable[TxnResult], storage.command(txn))
+    return storage.txn(txn.compare, txn.success, txn.failure)

@@ -189,8 +189,8 @@ def _validate_file_volumes(spec: Json, volumes: Mapping[str, Json], path: str) -
     for kind in ("initContainers", "containers"):
         for i, container in enumerate(spec.get(kind) or ()):
             for j, variable in enumerate(container.get("env") or ()):
-                selector = (variable.get("valueFrom") or {}).get("fileKeyRef")
-                if selector is None:
+                source = variable.get("valueFrom")
+                if not source or (selector := source.get("fileKeyRef")) is None:
                     continue
                 name = selector.get("volumeName") or ""
                 at = f"{path}.{kind}[{i}].env[{j}].valueFrom.fileKeyRef.volumeName"
@@ -258,7 +258,20 @@ def validate_pod_spec(spec: Json, path: str, *, pod_name: str = "", is_pod: bool
 
 
 def _validate_rest_of_spec(spec: Json, path: str, volumes: Mapping[str, Json]) -> list[FieldError]:
-    """The parts that few pods have, and names."""
+    """Names, and the parts that few pods have."""
+    errors = _validate_commonest(spec, path) if _FEW_HAVE.isdisjoint(spec) else _validate_all_of_rest(spec, path)
+    return errors + _validate_file_volumes(spec, volumes, path)
+
+
+def _validate_commonest(spec: Json, path: str) -> list[FieldError]:
+    """As `_validate_all_of_rest`, of a spec without `_FEW_HAVE`."""
+    errors = validate_host_process(spec, path) + _validate_names(spec, path)
+    if tolerations := spec.get("tolerations"):
+        errors += validate_tolerations(tolerations, f"{path}.tolerations")
+    return errors + _validate_preemption(spec, path)
+
+
+def _validate_all_of_rest(spec: Json, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     get = spec.get
     for i, gate in enumerate(get("readinessGates") or ()):
@@ -274,9 +287,7 @@ def _validate_rest_of_spec(spec: Json, path: str, volumes: Mapping[str, Json]) -
         errors += validate_host_users(spec, path)
     if get("hostnameOverride") is not None:
         errors += _validate_hostname(spec, path)
-    for name, rule in _NAMES:
-        if (value := get(name)) and (messages := rule(value)):
-            errors += [invalid_value(f"{path}.{name}", value, message) for message in messages]
+    errors += _validate_names(spec, path)
     deadline_s = get("activeDeadlineSeconds")
     if deadline_s is not None and not 1 <= deadline_s <= INT32_MAX:
         errors.append(invalid_value(f"{path}.activeDeadlineSeconds", deadline_s, between(1, INT32_MAX)))
@@ -293,8 +304,7 @@ def _validate_rest_of_spec(spec: Json, path: str, volumes: Mapping[str, Json]) -
     for name in ("priorityClassName", "runtimeClassName"):
         if value := get(name):
             errors += [invalid_value(f"{path}.{name}", value, message) for message in is_dns1123_subdomain(value)]
-    if (policy := get("preemptionPolicy")) is not None and policy not in _PREEMPTION:
-        errors += _one_of(policy, _PREEMPTION, f"{path}.preemptionPolicy")
+    errors += _validate_preemption(spec, path)
     for name, text in (get("overhead") or {}).items():
         errors += validate_amount(name, text, f"{path}.overhead.limits[{name}]")
     if (system := get("os")) is not None:
@@ -302,7 +312,14 @@ def _validate_rest_of_spec(spec: Json, path: str, volumes: Mapping[str, Json]) -
         errors += validate_for_system(spec, system.get("name") or "", path)
     if (group := get("schedulingGroup")) is not None:
         errors += _validate_group(group, f"{path}.schedulingGroup.podGroupName")
-    return errors + _validate_file_volumes(spec, volumes, path)
+    return errors
+
+
+def _validate_preemption(spec: Json, path: str) -> list[FieldError]:
+    policy = spec.get("preemptionPolicy")
+    if policy is None or policy in _PREEMPTION:
+        return []
+    return _one_of(policy, _PREEMPTION, f"{path}.preemptionPolicy")
 
 
 def _validate_group(group: Json, path: str) -> list[FieldError]:
@@ -312,7 +329,20 @@ def _validate_group(group: Json, path: str) -> list[FieldError]:
     return [invalid_value(path, name, message) for message in is_dns1123_subdomain(name)]
 
 
-_NAMES: Final = (("serviceAccountName", is_dns1123_subdomain), ("nodeName", is_dns1123_subdomain))
+def _validate_names(spec: Json, path: str) -> list[FieldError]:
+    return [
+        invalid_value(f"{path}.{name}", value, message)
+        for name in ("serviceAccountName", "nodeName")
+        if (value := spec.get(name))
+        for message in is_dns1123_subdomain(value)
+    ]
+
+
+_FEW_HAVE: Final = frozenset((
+    "readinessGates", "schedulingGates", "topologySpreadConstraints", "hostUsers", "hostnameOverride",
+    "activeDeadlineSeconds", "hostname", "subdomain", "hostAliases", "priorityClassName", "runtimeClassName",
+    "overhead", "os", "schedulingGroup",
+))  # fmt: skip
 
 
 # --- pods -----------------------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def validate_requirements(
             errors.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
         if not ordinary and is_hugepages(name):
             errors += _page_error(name, text, f"{path}.requests[{name}]")
-    if any(map(is_hugepages, [*limits, *requests])) and not _ORDINARY & {*limits, *requests}:
+    if _ORDINARY.isdisjoint(limits) and _ORDINARY.isdisjoint(requests) and any(map(is_hugepages, [*limits, *requests])):
         errors.append(forbidden_value(path, "HugePages require cpu or memory"))
     if claims := resources.get("claims"):
         errors += _validate_claims(claims, tuple(claim_names), f"{path}.claims")
