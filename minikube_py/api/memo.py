@@ -60,18 +60,28 @@ class Bounded:
         self.bytes = 0
 
 
+class Remembered(dict[str, R]):
+    """Answers by text, at most `count`, of texts up to `length_max` characters; drops all when full."""
+
+    def __init__(self, answer: Callable[[str], R], count: int, length_max: int) -> None:
+        self._answer = answer
+        self._count = count
+        self._length_max = length_max
+
+    def __missing__(self, text: str) -> R:
+        found = self._answer(text)
+        if len(text) <= self._length_max:
+            if len(self) >= self._count:
+                self.clear()
+            self[text] = found
+        return found
+
+
 def remembered(count: int, length_max: int = LENGTH_MAX) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
-    """For functions of one text: caches the last `count` results for texts up to `length_max` characters."""
+    """For functions of one text: a look into `Remembered`, which for a known text runs no Python."""
 
     def decorate(answer: Callable[[str], R]) -> Callable[[str], R]:
-        known = lru_cache(count)(answer)
-
-        @wraps(answer)
-        def ask(text: str) -> R:
-            return known(text) if len(text) <= length_max else answer(text)
-
-        ask.known = known  # type: ignore[attr-defined]
-        return ask
+        return Remembered(answer, count, length_max).__getitem__
 
     return decorate
 

@@ -27,6 +27,7 @@ from minikube_py.apiserver.rules import User
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.audit import Audited
+    from minikube_py.apiserver.watch_cache import ResourceCache
 
 ORDER: Final = (
     "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "PodSecurity", "Priority",
@@ -116,6 +117,8 @@ class Plugin:
     name = ""
     mutates = False
     only: tuple[Kind, str] | None = None
+    source: ResourceCache | None = None
+    """It is idle while this has no objects."""
 
     def idle(self, kind: Kind, namespace: str) -> bool:
         """Whether nothing is configured. Called for every write it might handle."""
@@ -239,8 +242,10 @@ class Chain:
         """None: no plugin handles it. `options`: for a deletion."""
         part = sub.name if sub else ""
         asked = self._of.get((kind, part), self._plugins)
-        noting = request.audit is not None
-        busy = [each for each in asked if not each.idle(kind, namespace) or (noting and each.notes_all(kind))]
+        configured = [each for each in asked if (source := each.source) is None or source.entries]
+        busy = [each for each in configured if not each.idle(kind, namespace)]
+        if request.audit is not None:
+            busy = [each for each in asked if each in busy or each.notes_all(kind)]
         if not busy:
             return None
         said = _said(kind, sub)

@@ -442,17 +442,16 @@ class Body:
             raise request_entity_too_large(f"limit is {limits.body_bytes_max}")
         if asked.expects_continue:
             connection.transport.write(CONTINUE)
+        if 0 < asked.length <= connection.reader.buffered_bytes:
+            self._hold(asked.length)
+            server.bodies.release(asked.length)
+            return connection.reader.data()
         body = bytearray()
         held = 0
         server.enter(connection, BODY)
         try:
             while part := await connection.more():
-                if not server.bodies.hold(len(part)):
-                    message = (
-                        f"too many requests: the bodies being received reach {limits.bodies_bytes_max} bytes, which is "
-                        "the limit; please try again later"
-                    )
-                    raise too_many_requests(message, 1)
+                self._hold(len(part))
                 held += len(part)
                 if held == asked.length == len(part):
                     return part
@@ -463,3 +462,13 @@ class Body:
         finally:
             server.bodies.release(held)
             server.enter(connection, ANSWER)
+
+    def _hold(self, size: int) -> None:
+        """Raises: StatusError 429."""
+        server = self._connection.server
+        if not server.bodies.hold(size):
+            message = (
+                f"too many requests: the bodies being received reach {server.limits.bodies_bytes_max} bytes, which is "
+                "the limit; please try again later"
+            )
+            raise too_many_requests(message, 1)

@@ -27,17 +27,19 @@ class NamespaceGate:
         self._namespaces = cache.of(NAMESPACES)
         self._open: dict[str, KeyValue] = {}
 
+    def known(self, namespace: str) -> KeyValue | None:
+        """As `admit`, of a namespace that has not changed since; None: it must be read."""
+        known = self._open.get(namespace)
+        entry = self._namespaces.entries.get(known.key) if known is not None else None
+        return known if known is not None and entry is not None and known.mod_revision == entry.revision else None
+
     async def admit(self, resource: Kind, namespace: str, name: str, fresh: bool = False) -> KeyValue:
         """The namespace's state, as a guard for the txn.
 
         `fresh`: read the store, as the guard failed. Raises: StatusError 404 if missing, 403 if terminating."""
-        key = NAMESPACES.key("", namespace)
-        if not fresh:
-            entry = self._namespaces.entries.get(key)
-            known = self._open.get(namespace)
-            if entry is not None and known is not None and known.mod_revision == entry.revision:
-                return known
-        kv = await self._store.get(key)
+        if not fresh and (known := self.known(namespace)) is not None:
+            return known
+        kv = await self._store.get(NAMESPACES.key("", namespace))
         if kv is None:
             self._open.pop(namespace, None)
             raise not_found(NAMESPACES, namespace)

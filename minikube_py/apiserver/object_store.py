@@ -117,6 +117,11 @@ class ObjectStore:
         txn = _with_claims(creating(key, value, lease, guard), claims)
         return self._outcome(await self._send(txn), guard, claims)
 
+    async def create_dry(self, key: bytes, charges: Sequence[Claim]) -> Outcome:
+        """As `create`, without writing."""
+        standing = await self.get(key)
+        return Outcome(standing is None, 0, standing)
+
     async def create_all(self, values: Mapping[bytes, bytes]) -> Outcome:
         """Puts all, or none if any key exists."""
         compare = [Compare(key, "CREATE", "=", 0) for key in values]

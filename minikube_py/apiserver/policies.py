@@ -120,6 +120,7 @@ class Policies(Plugin, Generic[P]):
         self._cache = cache
         self._asking = asking
         self._policies, self._bindings = (cache.caches.get(kind) for kind in self.kinds)
+        self.source = self._bindings
         self._namespaces = namespaces
         self._registry = registry
         self._seen = (-1, -1)

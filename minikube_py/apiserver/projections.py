@@ -42,8 +42,10 @@ class Projection:
         return (self.objects[key] for key in self.objects.irange(prefix, prefix_end(prefix), (True, False)))
 
 
-def project(cache: WatchCache, kinds: Iterable[Kind]) -> None:
+def project(cache: WatchCache, kinds: Iterable[Kind]) -> dict[Kind, Projection]:
     """Keeps these kinds decoded. Call before the cache is loaded."""
+    found: dict[Kind, Projection] = {}
     for kind in kinds:
         of = cache.of(kind)
-        of.projection = of.projection or Projection(kind)
+        found[kind] = of.projection = of.projection or Projection(kind)
+    return found

@@ -54,25 +54,25 @@ class Quotas:
             return None
         return found if any(quotas.iterate(RESOURCEQUOTAS.collection_prefix(namespace), None)) else None
 
-    async def create(
+    def create(
         self, kind: Kind, namespace: str, name: str, value: bytes, dry_run: bool, attempt: Attempt
-    ) -> Outcome:
-        """Raises: StatusError 403, 409."""
+    ) -> Awaitable[Outcome]:
+        """Raises, when awaited: StatusError 403, 409."""
         evaluator = self.evaluator(kind, namespace)
         if evaluator is None:
-            return await attempt(())
-        return await self._charged(namespace, evaluator, Write(kind, "", name, orjson.loads(value)), dry_run, attempt)
+            return attempt(())
+        return self._charged(namespace, evaluator, Write(kind, "", name, orjson.loads(value)), dry_run, attempt)
 
-    async def update(
+    def update(
         self, kind: Kind, sub: str, namespace: str, old: KeyValue, value: bytes, dry_run: bool, attempt: Attempt
-    ) -> Outcome:
-        """Raises: StatusError 403, 409."""
+    ) -> Awaitable[Outcome]:
+        """Raises, when awaited: StatusError 403, 409."""
         evaluator = self.evaluator(kind, namespace)
         if evaluator is None or sub not in evaluator.updates:
-            return await attempt(())
+            return attempt(())
         new, before = orjson.loads(value), orjson.loads(old.value)
         write = Write(kind, sub, before["metadata"]["name"], new, before)
-        return await self._charged(namespace, evaluator, write, dry_run, attempt)
+        return self._charged(namespace, evaluator, write, dry_run, attempt)
 
     async def _charged(
         self, namespace: str, evaluator: Evaluator, write: Write, dry_run: bool, attempt: Attempt

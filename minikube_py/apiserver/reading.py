@@ -44,9 +44,9 @@ class Reading:
 
     def wrote(self, key: bytes, value: bytes) -> None:
         """Records that this server made the value for the key."""
-        self._pop(key)
+        replaced = self._own.pop(key, b"")
         self._own[key] = value
-        self._own_bytes += len(value)
+        self._own_bytes += len(value) - len(replaced)
         while self._own_bytes > _OWN_BYTES_MAX:
             self._pop(next(iter(self._own)))
 
@@ -64,7 +64,8 @@ class Reading:
         """Whether this server made the value, so that it need not be checked."""
         if self._own.get(kv.key) != kv.value:
             return False
-        self._pop(kv.key)
+        del self._own[kv.key]
+        self._own_bytes -= len(kv.value)
         if self.why:
             self.why.pop(kv.key, None)
         return True

@@ -6,8 +6,7 @@ here with a step allowance (`cel.allowance`) and, if exceeded, restarts in a wor
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from minikube_py.api import strategy
@@ -42,17 +41,24 @@ class Long:
 
     async def run(self, of: object, here: Callable[[], Any], job: str, *given: Any) -> Any:
         """`of` groups checks of similar cost. `here` must change nothing and return the job's result."""
-        spared = self._spared.pop(of, 0)
-        if spared:
-            self._spared[of] = spared - 1
-        else:
+        if self.tries(of):
             try:
                 return within(STEPS_MAX, here)
             except OutOfSteps:
-                if len(self._spared) >= _KINDS_KEPT_MAX:
-                    self._spared.clear()
-                self._spared[of] = SPARED
+                self.was_long(of)
         return await self._at.work.run(job, *given)
+
+    def tries(self, of: object) -> bool:
+        """Whether a check starts here."""
+        spared = self._spared.pop(of, 0) if self._spared else 0
+        if spared:
+            self._spared[of] = spared - 1
+        return not spared
+
+    def was_long(self, of: object) -> None:
+        if len(self._spared) >= _KINDS_KEPT_MAX:
+            self._spared.clear()
+        self._spared[of] = SPARED
 
 
 class Settling:
@@ -60,19 +66,24 @@ class Settling:
         self._cluster = cluster
         self._long = Long(at)
 
-    async def create(self, kind: Kind, obj: Json) -> None:
-        await self._settled(steps_of_create(kind, obj, self._cluster))
+    def create(self, kind: Kind, obj: Json) -> Coroutine[Any, Any, Json]:
+        return self._settled(steps_of_create(kind, obj, self._cluster))
 
     async def finish_update(self, kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
         strategy.admit_update(kind, new, old, sub, self._cluster)
         return await self.update(kind, new, old, sub, said)
 
-    async def update(self, kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
-        return await self._settled(steps_of_update(kind, new, old, sub, said, self._cluster))
+    def update(self, kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Coroutine[Any, Any, Json]:
+        return self._settled(steps_of_update(kind, new, old, sub, said, self._cluster))
 
     async def _settled(self, steps: Steps) -> Json:
-        kind, new, old, sub, repeated = next(steps)
+        """As `Long.run`, which nearly every object can do without."""
+        checked = kind, new, old, sub, repeated = next(steps)
+        of = kind, sub
+        if self._long.tries(of):
+            try:
+                return finished(steps, within(STEPS_MAX, check, *checked))
+            except OutOfSteps:
+                self._long.was_long(of)
         asked = Body(key_of(kind), b"", "", "", "", "", sub, definition=kind.definition)
-        here = partial(check, kind, new, old, sub, repeated)
-        warnings: list[str] = await self._long.run((asked.kind, sub), here, "checked", asked, new, old, repeated)
-        return finished(steps, warnings)
+        return finished(steps, await self._long.work.run("checked", asked, new, old, repeated))

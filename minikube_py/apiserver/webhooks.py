@@ -82,7 +82,7 @@ class Webhooks(Plugin):
         asking: Asking,
     ) -> None:
         self._asking, self._long = asking, asking.long
-        self._cache = cache.caches.get(self.kind)
+        self.source = self._cache = cache.caches.get(self.kind)
         self._namespaces = namespaces
         self._caller = caller
         self._registry = registry

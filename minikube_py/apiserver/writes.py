@@ -8,7 +8,7 @@ Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/endpoints/handl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -156,7 +156,9 @@ class Writer(Bodies):
         """Consumes `obj`. If a generated name is taken, the answer is AlreadyExists with that name."""
         generated = not obj["metadata"].get("name")
         name = named_for_create(resource, namespace, obj, self._rng)
-        guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
+        guard = self._gate.known(namespace) if resource.namespaced else None
+        if guard is None and resource.namespaced:
+            guard = await self._gate.admit(resource, namespace, name)
         admit_create(resource, obj, self._rng, self._clock.wall_s(), self.cluster, admit, sender)
         if passage is not None:
 
@@ -268,14 +270,9 @@ class Writer(Bodies):
         key, converting = resource.key(namespace, name), self.conversions_of(resource)
         value = as_written(resource, value) if converting is None else await converting.to_store(resource, value)
         lease = await self.store.lease(resource.ttl_s) if resource.ttl_s and not dry_run else 0
-
-        async def attempt(charges: Sequence[Claim]) -> Outcome:
-            if not dry_run:
-                return await self.store.create(key, value, guard, lease, (), charges)
-            standing = await self.store.get(key)
-            return Outcome(standing is None, 0, standing)
-
         while True:
+            new = partial(self.store.create, key, value, guard, lease, ())
+            attempt = new if not dry_run else partial(self.store.create_dry, key)
             outcome = await self.quotas.create(resource, namespace, name, value, dry_run, attempt)
             if outcome.done:
                 shown_value = value if converting is None else await converting.value_shown(resource, value)
