@@ -52,7 +52,7 @@ from minikube_py.apiserver.watch_cache import Entry, ResourceCache, WatchCache, 
 from minikube_py.apiserver.work import Work, WorkHere, in_form
 from minikube_py.client.transport import JSON
 from minikube_py.env import Clock
-from minikube_py.fields.spec import FieldSet
+from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.text import value_text
 from minikube_py.mvcc.types import KeyValue, RangeRequest, prefix_end
 
@@ -68,6 +68,7 @@ _INCONSISTENT_CONTINUE: Final = (
 SHOWN_FIELDS: Final = ("free.cpu", "free.memory")
 FIELD_COLUMNS_MAX: Final = 8
 _SAMPLED_NODES: Final = 64
+_TEXTS_KEPT_MAX: Final = 4096
 SPARSE_SHARE: Final = 16
 """Below this fraction (one in N) of wanted keys in a range, keys are read one by one."""
 
@@ -448,7 +449,8 @@ class Lister:
         results = await asyncio.gather(*(self._store.range(request) for request in requests))
         by_key = {kv.key: row for result in results for kv, row in zip(result.kvs, result.fields or [])}
         declared = selection.fields.declared if selection is not None else resource.field_set
-        return FieldValues(names, [_as_text(declared, names, by_key.get(kv.key)) for kv in kvs])
+        as_text = _texts_of(declared, names)
+        return FieldValues(names, [as_text(by_key.get(kv.key)) for kv in kvs])
 
     async def _table_fields(self, resource: Kind, page: Page, selection: Selection) -> FieldValues | None:
         if resource is not NODES:
@@ -457,8 +459,8 @@ class Lister:
             kvs = [KeyValue(e.key, e.value, 0, e.revision, 0, 0) for e in page.items]
             return await self._node_fields(resource, kvs, page.revision, selection)
         names, rows = page.shown
-        declared = selection.fields.declared
-        return FieldValues(names, [_as_text(declared, names, rows.get(entry.key)) for entry in page.items])
+        as_text = _texts_of(selection.fields.declared, names)
+        return FieldValues(names, [as_text(rows.get(entry.key)) for entry in page.items])
 
     def shown_fields(self, selection: Selection | None) -> tuple[str, ...]:
         """The further columns of nodes: requested fields, cpu and memory, and other resources of the first nodes."""
@@ -475,7 +477,7 @@ class Lister:
     async def field_texts(self, key: bytes, fields: tuple[str, ...]) -> dict[str, str]:
         """The values of one node's declared fields now; empty if it is deleted."""
         result = await self._store.range(RangeRequest(key, keys_only=True, fields=fields))
-        return _as_text(self._declared.of(NODES).field_set, fields, result.fields[0]) if result.fields else {}
+        return _texts_of(self._declared.of(NODES).field_set, fields)(result.fields[0]) if result.fields else {}
 
 
 class ContinueExpired(StatusError):
@@ -527,8 +529,30 @@ def _pieces(head: bytes, made: Iterable[list[bytes]]) -> Iterator[bytes]:
     yield b"]}\n"
 
 
-def _as_text(declared: FieldSet | None, names: tuple[str, ...], row: FieldRow | None) -> dict[str, str]:
-    if row is None or declared is None:
-        return {}
-    values = {name: value for name, value in zip(names, row) if value is not None}
-    return {name: value_text(spec, name, values[name]) for name in values if (spec := declared.find(name))}
+class _Texts(dict[int | str, str]):
+    """The values of one field as text: most objects of a table have those of others."""
+
+    def __init__(self, spec: FieldSpec, name: str) -> None:
+        self._spec = spec
+        self._name = name
+
+    def __missing__(self, value: int | str) -> str:
+        if len(self) >= _TEXTS_KEPT_MAX:
+            self.clear()
+        found = self[value] = value_text(self._spec, self._name, value)
+        return found
+
+
+def _texts_of(declared: FieldSet | None, names: tuple[str, ...]) -> Callable[[FieldRow | None], dict[str, str]]:
+    """Maps a row of the fields `names` to the texts of those that it has."""
+    texts: list[tuple[int, str, _Texts]] = []
+    for place, name in enumerate(names):
+        if declared is not None and (spec := declared.find(name)) is not None:
+            texts.append((place, name, _Texts(spec, name)))
+
+    def as_text(row: FieldRow | None) -> dict[str, str]:
+        if row is None:
+            return {}
+        return {name: text[value] for place, name, text in texts if (value := row[place]) is not None}
+
+    return as_text

@@ -29,8 +29,8 @@ class Selection:
     fields have their current meaning; earlier lists and watches cannot continue."""
 
     __slots__ = (
-        "_fixed_steps", "_where", "declared_since", "fields", "labels", "name", "namespace", "node", "prefix",
-        "resource", "selective", "usual_steps",
+        "_by_fields", "_by_labels", "_fixed_steps", "_where", "declared_since", "fields", "labels", "labels_alone",
+        "name", "namespace", "node", "prefix", "resource", "selective", "usual_steps",
     )  # fmt: skip
 
     def __init__(
@@ -53,7 +53,11 @@ class Selection:
         if fields.where and not self.needs_store():
             assert fields.declared is not None, "a where names declared fields"
             self._where = where_of(fields.declared, fields.where)
+        self._by_labels = labels.matches if labels else None
+        self._by_fields = fields.matches_attributes if fields.requirements else None
         self.selective = bool(labels or fields.requirements or self._where)
+        self.labels_alone = None if fields.requirements or self._where is not None else self._by_labels
+        """All that is asked of an entry, if it is asked of its labels."""
         looked_at = len({each.field for each in fields.requirements}) + len(fields.where.comparisons)
         self._fixed_steps = STEPS_OF_OBJECT + STEPS_OF_FIELD * looked_at
         self.usual_steps = 0 if labels.keys > 1 or self._where is not None else self._fixed_steps
@@ -72,9 +76,9 @@ class Selection:
 
     def matches(self, entry: Entry) -> bool:
         """Selectors only; the scope is the prefix's. Store-only fields are ignored."""
-        if self.labels and not self.labels.matches(entry.labels):
+        if self._by_labels is not None and not self._by_labels(entry.labels):
             return False
-        if self.fields.requirements and not self.fields.matches_attributes(entry.fields):
+        if self._by_fields is not None and not self._by_fields(entry.fields):
             return False
         return self._where is None or self._where(entry.row_by(self.fields.declared))
 
@@ -85,7 +89,7 @@ class Selection:
     def steps(self, entry: Entry) -> int:
         """What `matches` costs: a step is some 0.1 us."""
         steps = self._fixed_steps
-        if entry.decoded:
+        if entry.known_labels is not None:
             if self.labels.keys > 1:
                 steps += min(self.labels.keys, len(entry.labels))
             if self._where is None or entry.has_row(self.fields.declared):
@@ -95,10 +99,11 @@ class Selection:
 
 def pick(found: list[Entry], entries: Iterator[Entry], selection: Selection, limit: int, steps: int) -> bool:
     """Adds matches to `found` until it has `limit` (0: no limit) or used up the steps. False: there may be more."""
-    matches, cost, usual = selection.matches, selection.steps, selection.usual_steps
+    matches, cost, usual, by_labels = selection.matches, selection.steps, selection.usual_steps, selection.labels_alone
     for entry in entries:
-        steps -= usual if usual and entry.decoded else cost(entry)
-        if matches(entry):
+        labels = entry.known_labels
+        steps -= usual if usual and labels is not None else cost(entry)
+        if matches(entry) if by_labels is None or labels is None else by_labels(labels):
             found.append(entry)
             if len(found) == limit:
                 return True

@@ -44,21 +44,22 @@ _NO_ROW: Mapping[str, int | str] = {}
 class Entry:
     """One state of one object. `value` is shared with the store; do not modify decoded copies."""
 
-    __slots__ = ("_declared", "_fields", "_labels", "_row", "key", "resource", "revision", "value")
+    __slots__ = ("_declared", "_fields", "_row", "key", "known_labels", "resource", "revision", "value")
 
     def __init__(self, resource: Kind, kv: KeyValue) -> None:
         self.resource = resource
         self.key = kv.key
         self.value = kv.value
         self.revision = kv.mod_revision
-        self._labels: Mapping[str, str] | None = None
+        self.known_labels: Mapping[str, str] | None = None
+        """None: not decoded yet."""
         self._fields: Mapping[str, str] = _NO_LABELS
         self._row: Mapping[str, int | str] = _NO_ROW
         self._declared: FieldSet | None = None
 
     def forget(self) -> None:
         """Drops decoded data: history needs bytes, rarely fields."""
-        self._labels = None
+        self.known_labels = None
         self._fields = _NO_LABELS
         self._row = _NO_ROW
         self._declared = None
@@ -66,26 +67,22 @@ class Entry:
     def decode(self) -> Any:
         """The object; its labels and selectable fields are kept."""
         obj = orjson.loads(self.value)
-        self._labels = shared_labels(obj["metadata"].get("labels"))
+        self.known_labels = shared_labels(obj["metadata"].get("labels"))
         self._fields = field_attributes(self.resource, obj)
         return obj
 
     @property
     def labels(self) -> Mapping[str, str]:
-        if self._labels is None:
+        if self.known_labels is None:
             self.decode()
-        return self._labels or _NO_LABELS
+        return self.known_labels or _NO_LABELS
 
     @property
     def fields(self) -> Mapping[str, str]:
         """The selectable fields as text; empty ones are absent."""
-        if self._labels is None:
+        if self.known_labels is None:
             self.decode()
         return self._fields
-
-    @property
-    def decoded(self) -> bool:
-        return self._labels is not None
 
     def has_row(self, declared: FieldSet | None) -> bool:
         """Whether `row_by` is cached."""
@@ -304,7 +301,7 @@ class ResourceCache:
         """As `select`, lazily; consume it before the next change."""
         entries = self.entries
         low = after if after and after > prefix else prefix
-        return (entries[key] for key in entries.irange(low, prefix_end(prefix), (True, False)))
+        return map(entries.__getitem__, entries.irange(low, prefix_end(prefix), (True, False)))
 
     def on_node(self, node: str) -> list[Entry]:
         """The pods bound to `node`, in key order, by an index built on first use."""
