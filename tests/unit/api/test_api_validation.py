@@ -10,12 +10,13 @@ import orjson
 import pytest
 from validation_cases import CREATES, UPDATES, Create, Update
 
-from minikube_py.api import strategy
+from minikube_py.api import pod_warnings, strategy
 from minikube_py.api.apply.managed_fields import Sender, track
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import StatusError, invalid
 from minikube_py.api.kind import EmptyCluster, Kind
 from minikube_py.api.registry import REGISTRY
+from minikube_py.api.validation import pods
 from minikube_py.api.validation.dispatch import validate_create, validate_update
 
 CONFORMANCE = pathlib.Path(__file__).parents[2] / "conformance"
@@ -154,3 +155,36 @@ def test_endpoints_are_told_to_be_deprecated() -> None:
 def test_every_case_is_recorded() -> None:
     assert {case.name for case in CREATES} == set(RECORDED_CREATES)
     assert {case.name for case in UPDATES} == set(RECORDED_UPDATES)
+
+
+class Seen(dict[str, Any]):
+    """Records which members are asked for."""
+
+    def __init__(self, **held: Any) -> None:
+        super().__init__(held)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+
+def asked(rule: Any, **held: Any) -> set[str]:
+    seen = Seen(**held)
+    rule(seen)
+    return seen.asked
+
+
+def test_rules_that_are_skipped_are_of_the_members_that_are_looked_for() -> None:
+    """A rule of a further member of pods' specs has to be named with those that few pods have, or be checked always."""
+    more = asked(lambda spec: pods._validate_all_of_rest(spec, "spec"))
+    assert more - asked(lambda spec: pods._validate_commonest(spec, "spec")) == pods._FEW_HAVE
+
+    def warned(spec: Seen) -> None:
+        assert pod_warnings.pod_warnings({"annotations": {"team": "a"}}, spec, "") == []
+
+    assert asked(warned, affinity={}) - asked(warned) == pod_warnings._WARNED

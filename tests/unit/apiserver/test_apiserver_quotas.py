@@ -116,12 +116,12 @@ async def test_a_namespace_without_a_quota_pays_nothing(core: Core) -> None:
 
         return counting
 
-    for name in ("get", "range", "txn"):
+    for name in ("get", "range", "command"):
         setattr(storage, name, counted(name, getattr(storage, name)))
     await create("first")
     before = await create("before")
     await limited(core, configmaps="0")
-    assert await create("after") == before == ["txn"]
+    assert await create("after") == before == ["command"]
 
 
 async def test_a_quota_that_is_unknown_yet_refuses(core: Core) -> None:

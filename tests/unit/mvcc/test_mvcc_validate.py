@@ -143,8 +143,14 @@ def test_what_is_found_right_in_one_look_is_right_in_all_its_parts(monkeypatch: 
 def test_a_txn_that_is_made_as_single_is_one() -> None:
     made = txn_rules.replacing(KeyValue(b"k", b"v", 3, 7, 2, 5), b"w")
     assert made == Txn((Compare(b"k", "MOD", "=", 7),), (Put(b"k", b"w", 5),), (RangeRequest(b"k"),))
-    assert made.plain and made.single and txn_rules.is_single(made)
-    assert pack(made) == pack(Txn(made.compare, made.success, made.failure))
+    namespace = KeyValue(b"n", b"v", 3, 4, 1, 0)
+    alone, guarded = (txn_rules.creating(b"k", b"w", 5, guard) for guard in (None, namespace))
+    absent, puts, read = Compare(b"k", "CREATE", "=", 0), (Put(b"k", b"w", 5),), RangeRequest(b"k")
+    assert alone == Txn((absent,), puts, (read,))
+    assert guarded == Txn((absent, Compare(b"n", "MOD", "=", 4)), puts, (read, RangeRequest(b"n")))
+    for each in (made, alone, guarded):
+        assert each.plain and each.single and txn_rules.is_single(each)
+        assert pack(each) == pack(Txn(each.compare, each.success, each.failure))
 
 
 def test_a_txn_has_a_depth_a_width_and_a_number_of_operations_in_all() -> None:
