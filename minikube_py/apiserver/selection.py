@@ -57,7 +57,7 @@ class Selection:
         self._by_fields = fields.matches_attributes if fields.requirements else None
         self.selective = bool(labels or fields.requirements or self._where)
         self.labels_alone = None if fields.requirements or self._where is not None else self._by_labels
-        """All that is asked of an entry, if it is asked of its labels."""
+        """What `matches` compares, if it compares labels alone."""
         looked_at = len({each.field for each in fields.requirements}) + len(fields.where.comparisons)
         self._fixed_steps = STEPS_OF_OBJECT + STEPS_OF_FIELD * looked_at
         self.usual_steps = 0 if labels.keys > 1 or self._where is not None else self._fixed_steps
