@@ -330,8 +330,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "only versions from the future refused: an update of an old state overwrites a new one",
     ),
     Mutant(
-        "apiserver: of two writers at once one is lost", API_WRITES, "apiserver/object_store.py",
-        '(_new(Compare, (key, "MOD", "=", old.mod_revision, b"")),)',
+        "apiserver: of two writers at once one is lost", API_WRITES, "mvcc/txn.py",
+        '(_new(Compare, (key, "MOD", "=", revision, b"")),)',
         '(_new(Compare, (key, "MOD", ">", 0, b"")),)',
         "the write checks that the object is there, not that it is as it was read",
     ),
