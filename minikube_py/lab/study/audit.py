@@ -81,13 +81,16 @@ def biased_orders(records: Sequence[Record]) -> dict[str, list[str]]:
     Later turns find warm caches, or a machine left idle by others."""
     places: dict[str, dict[str, list[float]]] = {}
     for record in records:
-        for turn in record.get("order", ()):
-            if len(turn) > 1:
-                for place, name in enumerate(turn):
-                    # In standard deviations of a uniform position.
-                    spread = ((len(turn) ** 2 - 1) / 12) ** 0.5
-                    one = (place - (len(turn) - 1) / 2) / spread
-                    places.setdefault(record["block"], {}).setdefault(name, []).append(one)
+        turns = [turn for turn in record.get("order", ()) if len(turn) > 1]
+        # A unit is one draw: its turns depend on each other, as each is the one before it rotated by one.
+        of_unit: dict[str, list[float]] = {}
+        for turn in turns:
+            for place, name in enumerate(turn):
+                # In standard deviations of a uniform position.
+                spread = ((len(turn) ** 2 - 1) / 12) ** 0.5
+                of_unit.setdefault(name, []).append((place - (len(turn) - 1) / 2) / spread)
+        for name, each in of_unit.items():
+            places.setdefault(record["block"], {}).setdefault(name, []).append(sum(each) / len(each))
     found: dict[str, list[str]] = {}
     for block, by_name in places.items():
         for name, values in by_name.items():
