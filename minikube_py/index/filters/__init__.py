@@ -1,1 +1,1 @@
-"""Filters that prove that a range is empty, a module each, with the bounds of its paper."""
+"""Summaries in front of shards, what they are made of, and the contract of a range filter."""

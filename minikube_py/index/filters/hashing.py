@@ -1,8 +1,7 @@
 """Keys as unsigned numbers in the same order, and hashing them: one by one as Python ints, and many at once in numpy.
 
 Both forms give the same values. Hashes are `splitmix64`'s finalizer (Steele, Lea and Flood, "Fast splittable
-pseudorandom number generators", OOPSLA 2014), and multiplication modulo the prime 2^61 - 1 where a proof requires a
-pairwise independent family (Carter and Wegman, 1979)."""
+pseudorandom number generators", OOPSLA 2014)."""
 
 from __future__ import annotations
 
@@ -17,7 +16,6 @@ Bools = npt.NDArray[np.bool_]
 
 MASK = (1 << 64) - 1
 SIGN = 1 << 63
-PRIME = (1 << 61) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
@@ -47,19 +45,6 @@ def mix_many(values: Words) -> Words:
 def salt(seed: int) -> int:
     """Added to a value before `mix`, so that each seed gives another hash."""
     return mix(seed * GOLDEN + GOLDEN & MASK)
-
-
-def times_mod_prime(factor: int, values: Words) -> Words:
-    """`factor * values % PRIME`; `factor` below 2^61, `values` below 2^61."""
-    factor_high, factor_low = np.uint64(factor >> 31), np.uint64(factor & 0x7FFFFFFF)
-    high, low = values >> np.uint64(31), values & np.uint64(0x7FFFFFFF)
-    middle = factor_high * low + factor_low * high
-    # 2^62 is 2 modulo the prime, and 2^61 is 1. All sums stay below 2^64.
-    total = factor_high * high * np.uint64(2) + factor_low * low
-    total += (middle >> np.uint64(30)) + ((middle & np.uint64(0x3FFFFFFF)) << np.uint64(31))
-    total = (total & np.uint64(PRIME)) + (total >> np.uint64(61))
-    product: Words = np.where(total >= np.uint64(PRIME), total - np.uint64(PRIME), total)
-    return product
 
 
 def as_keys(keys: object) -> IntArray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -192,3 +194,17 @@ def test_every_name_loads() -> None:
         summary = summary_of(name, points)
         assert summary.filter == name
         assert summary.may_match(Box((5,), (5,)))
+
+
+def test_a_study_is_loaded_for_its_own_filters_alone() -> None:
+    """In a process of its own, as this one has loaded them all."""
+    program = (
+        "import sys\n"
+        "from minikube_py.index.catalogue import build\n"
+        "for name in sys.argv[1:]:\n"
+        "    build('sharded', 2, {'filter': name})\n"
+        "    print(name, any(each.startswith('minikube_py.studies') for each in sys.modules))\n"
+    )
+    asked = [*SUMMARIES, "grafite"]
+    ran = subprocess.run([sys.executable, "-c", program, *asked], capture_output=True, text=True, check=True)
+    assert ran.stdout.split("\n")[:-1] == [*(f"{name} False" for name in SUMMARIES), "grafite True"]

@@ -11,8 +11,8 @@ from array import array
 
 import numpy as np
 
-from minikube_py.index.filters.bit_strings import get, pack, select, unpack
 from minikube_py.index.filters.hashing import Words
+from minikube_py.studies.bloom.filters.bit_strings import get, pack, select, unpack
 
 SAMPLE = 128
 

@@ -13,8 +13,8 @@ from array import array
 
 import numpy as np
 
-from minikube_py.index.filters.bit_strings import WINDOW, get, insert, pack, select_from, take, unpack
 from minikube_py.index.filters.hashing import Words
+from minikube_py.studies.bloom.filters.bit_strings import WINDOW, get, insert, pack, select_from, take, unpack
 
 BLOCK = WINDOW
 _BLOCK_BYTES = BLOCK // 8

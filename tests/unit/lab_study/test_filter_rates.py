@@ -9,7 +9,7 @@ import pytest
 from filter_rates import VARIANTS, Rate, Variant, empty_ranges, interval, main, measure, uniform_keys
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.index.filters.bloom import BloomTable
+from minikube_py.studies.bloom.filters.bloom import BloomTable
 
 FEW = {1: 20_000, 32: 4_000, 1024: 1_000}
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.index.filters.bit_strings import get, insert, select_from, take
-from minikube_py.index.filters.memento import Memento
-from minikube_py.index.filters.quotient_slots import QuotientSlots
+from minikube_py.studies.bloom.filters.bit_strings import get, insert, select_from, take
+from minikube_py.studies.bloom.filters.memento import Memento
+from minikube_py.studies.bloom.filters.quotient_slots import QuotientSlots
 
 WIDTH = 5
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.hashing import MASK, SIGN, Bools, Words, as_keys, mix, mix_many, salt, unsigned, within
-from minikube_py.index.filters.quotient_slots import QuotientSlots
 from minikube_py.index.structure import IntArray
+from minikube_py.studies.bloom.filters.quotient_slots import QuotientSlots
 
 LOAD = 0.95
 SLOT_BITS = 2.125

@@ -20,21 +20,12 @@ from bisect import bisect_left
 import numpy as np
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.index.filters.elias_fano import EliasFano
-from minikube_py.index.filters.hashing import (
-    PRIME,
-    SIGN,
-    Bools,
-    Words,
-    as_keys,
-    mix,
-    salt,
-    times_mod_prime,
-    unsigned,
-    within,
-)
+from minikube_py.index.filters.hashing import SIGN, Bools, Words, as_keys, mix, salt, unsigned, within
 from minikube_py.index.structure import IntArray
+from minikube_py.studies.bloom.filters.elias_fano import EliasFano
 
+PRIME = (1 << 61) - 1
+"""Multiplication modulo it is the pairwise independent family of Carter and Wegman (1979)."""
 LEAST_REDUCED = 16
 """Keeps the numbers of blocks below the prime."""
 
@@ -132,3 +123,16 @@ def _any_between(codes: Words, lows: Words, highs: Words) -> Bools:
     up_to_high = np.searchsorted(codes, highs, side="right")
     found: Bools = np.where(lows <= highs, before_low < up_to_high, (before_low < len(codes)) | (up_to_high > 0))
     return found
+
+
+def times_mod_prime(factor: int, values: Words) -> Words:
+    """`factor * values % PRIME`; `factor` below 2^61, `values` below 2^61."""
+    factor_high, factor_low = np.uint64(factor >> 31), np.uint64(factor & 0x7FFFFFFF)
+    high, low = values >> np.uint64(31), values & np.uint64(0x7FFFFFFF)
+    middle = factor_high * low + factor_low * high
+    # 2^62 is 2 modulo the prime, and 2^61 is 1. All sums stay below 2^64.
+    total = factor_high * high * np.uint64(2) + factor_low * low
+    total += (middle >> np.uint64(30)) + ((middle & np.uint64(0x3FFFFFFF)) << np.uint64(31))
+    total = (total & np.uint64(PRIME)) + (total >> np.uint64(61))
+    product: Words = np.where(total >= np.uint64(PRIME), total - np.uint64(PRIME), total)
+    return product

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikube_py.index.filters.bit_strings import pack, select, unpack
-from minikube_py.index.filters.elias_fano import EliasFano
+from minikube_py.studies.bloom.filters.bit_strings import pack, select, unpack
+from minikube_py.studies.bloom.filters.elias_fano import EliasFano
 
 
 @settings(max_examples=60)

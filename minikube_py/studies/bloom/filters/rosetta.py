@@ -27,9 +27,9 @@ import math
 import numpy as np
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.index.filters.bloom import BloomTable, range_rate
 from minikube_py.index.filters.hashing import SIGN, Bools, Words, as_keys, unsigned, within
 from minikube_py.index.structure import IntArray
+from minikube_py.studies.bloom.filters.bloom import BloomTable, range_rate
 
 LOWEST_SHARE = 7 / 8
 LEAST_BITS = 0.1

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikube_py.index.filters.bloom import BloomTable, probe_ranges, range_rate
 from minikube_py.index.filters.hashing import SIGN, Bools, as_keys, unsigned, within
 from minikube_py.index.structure import IntArray
+from minikube_py.studies.bloom.filters.bloom import BloomTable, probe_ranges, range_rate
 
 
 class PrefixBloom:
