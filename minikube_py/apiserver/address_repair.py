@@ -15,7 +15,7 @@ from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.kinds.service_cidrs import ALLOCATOR, IPADDRESSES, MANAGED_BY, address_of
 from minikube_py.api.meta import parse_timestamp
 from minikube_py.apiserver.addresses import addresses_of
-from minikube_py.apiserver.object_store import OutOfSpace
+from minikube_py.apiserver.system import attempt
 from minikube_py.apiserver.watch_cache import Entry, WatchCache
 from minikube_py.apiserver.writes import Writer
 from minikube_py.mvcc.types import KeyValue
@@ -31,16 +31,12 @@ async def repair(writer: Writer, cache: WatchCache, wall_s: float) -> None:
     if IPADDRESSES not in cache.caches:
         return
     services = {entry.key: entry.decode() for entry in cache.of(SERVICES).select(SERVICES.prefix)}
-    try:
-        for service in services.values():
-            for address in addresses_of(service):
-                await _keep(writer, cache, service, address, services)
-        for entry in list(cache.of(IPADDRESSES).select(IPADDRESSES.prefix)):
-            if why := _why_gone(entry.decode(), services, wall_s):
-                log.warning("IPAddress %s %s: cleaning up", entry.key.decode().rpartition("/")[2], why)
-                await _delete(writer, entry)
-    except OutOfSpace as error:
-        log.warning("the addresses of services are not all put right: %s", error)
+    for service in services.values():
+        for address in addresses_of(service):
+            keeping = _keep(writer, cache, service, address, services)
+            await attempt(f"IPAddress {address} is not put right", keeping)
+    for entry in list(cache.of(IPADDRESSES).select(IPADDRESSES.prefix)):
+        await attempt(f"{entry.key.decode()} is not put right", _clean_up(writer, entry, services, wall_s))
 
 
 def _parent(obj: Json) -> tuple[str, ...]:
@@ -49,7 +45,9 @@ def _parent(obj: Json) -> tuple[str, ...]:
 
 
 async def _keep(writer: Writer, cache: WatchCache, service: Json, address: str, services: dict[bytes, Any]) -> None:
-    entry = cache.of(IPADDRESSES).entries.get(IPADDRESSES.key("", address))
+    key = IPADDRESSES.key("", address)
+    cache.reading.check(key)
+    entry = cache.of(IPADDRESSES).entries.get(key)
     wanted = address_of(service, address)
     if entry is not None:
         found = entry.decode()
@@ -69,6 +67,12 @@ async def _keep(writer: Writer, cache: WatchCache, service: Json, address: str, 
     except StatusError as error:
         if error.reason != "AlreadyExists":
             raise
+
+
+async def _clean_up(writer: Writer, entry: Entry, services: dict[bytes, Any], wall_s: float) -> None:
+    if why := _why_gone(entry.decode(), services, wall_s):
+        log.warning("IPAddress %s %s: cleaning up", entry.key.decode().rpartition("/")[2], why)
+        await _delete(writer, entry)
 
 
 def _why_gone(obj: Json, services: dict[bytes, Any], wall_s: float) -> str:

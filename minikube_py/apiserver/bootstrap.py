@@ -11,7 +11,6 @@ Source: kubernetes `pkg/registry/rbac/rest/storage_rbac.go`, component-helpers `
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -29,15 +28,14 @@ from minikube_py.api.kinds.rbac import CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBI
 from minikube_py.api.meta import namespace_of, new_uid, timestamp
 from minikube_py.api.registry import registry_of
 from minikube_py.apiserver.escalation import uncovered
-from minikube_py.apiserver.object_store import OutOfSpace
 from minikube_py.apiserver.preparing import encode
 from minikube_py.apiserver.rules import rule_of
+from minikube_py.apiserver.system import attempt
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.writes import Writer
 from minikube_py.fields.booleans import BOOLEANS
 from minikube_py.mvcc.types import KeyValue
 
-log = logging.getLogger(__name__)
 _AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 _TOGETHER_MAX: Final = 100
 """An etcd takes 128 operations in one transaction."""
@@ -95,25 +93,32 @@ async def reconcile(
 ) -> None:
     """`flows`: only flow schemas and priority levels.
 
-    A full store does not prevent startup. Raises: StatusError if it does not answer."""
+    What cannot be made or read does not prevent startup. Raises: StatusError if the store does not answer."""
     expected_here = _flows() if flows else _expected(writer.cluster.gates)
     served = [(kind, obj) for kind, obj in expected_here if kind in cache.caches]
-    try:
+
+    async def create_missing() -> None:
         for _ in range(_ATTEMPTS_MAX):
             if await _create_missing(served, writer, cache, rng, wall_s, patience_s):
                 break
-        for kind, expected in served:
-            await _complete(writer, cache, kind, expected)
-        await _remove_unwanted(writer, cache)
-    except OutOfSpace as error:
-        log.warning("the roles and flow schemas of the system are not all made: %s", error)
+
+    await attempt("the roles and flow schemas of the system are not all made", create_missing())
+    for kind, expected in served:
+        what = f"{kind.kind} {expected['metadata']['name']} of the system is not completed"
+        await attempt(what, _complete(writer, cache, kind, expected))
+    await attempt("flow schemas of an earlier release are not all deleted", _remove_unwanted(writer, cache))
 
 
 async def _create_missing(
     served: Served, writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float
 ) -> bool:
     """False: another server is creating them too; check some again."""
-    missing = [(kind, obj) for kind, obj in served if _key(kind, obj) not in cache.of(kind).entries]
+    unreadable = cache.reading.why
+    missing = [
+        (kind, obj)
+        for kind, obj in served
+        if (key := _key(kind, obj)) not in cache.of(kind).entries and key not in unreadable
+    ]
     created_at = timestamp(wall_s)
     made = list(_new(missing, rng, created_at))
     count = _TOGETHER_MAX

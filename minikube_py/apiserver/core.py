@@ -314,6 +314,7 @@ class ApiServer:
         while True:
             await self.clock.sleep(_FLOWS_S)
             with contextlib.suppress(MinikubeError):
+                await system.keep(self.writer, self.cache)
                 await self._reconcile(flows=True)
 
     async def _repair(self) -> None:

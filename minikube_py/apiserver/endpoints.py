@@ -17,7 +17,8 @@ from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import ENDPOINTS
 from minikube_py.api.kinds.discovery import ENDPOINTSLICES
-from minikube_py.apiserver.object_store import OutOfSpace
+from minikube_py.api.validation.ips import validate_endpoint_ip
+from minikube_py.apiserver.system import attempt
 from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock, ended
 from minikube_py.errors import LeaseNotFound, MinikubeError, NoSpace
@@ -43,14 +44,14 @@ class EndpointReconciler:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Raises: StatusError, MinikubeError if the store refuses."""
+        """Raises: MinikubeError if the store does not answer."""
         self._key = PREFIX + f"{host}:{port}".encode()
         try:
             await self._announce()
-            await self._reconcile()
-        except (NoSpace, OutOfSpace) as error:
+        except NoSpace as error:
             # A full store must not block startup: clients need a server to free space. `_keep` retries.
             log.warning("the endpoint of this server is not announced: %s", error)
+        await attempt("the endpoints of the API servers are not put right", self._reconcile())
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop(self) -> None:
@@ -72,8 +73,8 @@ class EndpointReconciler:
             try:
                 if not await self._storage.lease_keep_alive(self._lease):
                     await self._announce()
-                await self._reconcile()
-            except (MinikubeError, StatusError) as error:
+                await attempt("the endpoints of the API servers could not be kept", self._reconcile())
+            except MinikubeError as error:
                 log.warning("the endpoints of the API servers could not be kept: %s", error)
 
     async def _announce(self) -> None:
@@ -88,7 +89,7 @@ class EndpointReconciler:
 
     async def _reconcile(self) -> None:
         found = await self._storage.range(RangeRequest(PREFIX, prefix_end(PREFIX), keys_only=True))
-        subsets = _subsets([kv.key.removeprefix(PREFIX).decode() for kv in found.kvs])
+        subsets = _subsets([kv.key.removeprefix(PREFIX).decode(errors="replace") for kv in found.kvs])
         if not subsets:
             return
         endpoints: Json = {"metadata": {"name": "kubernetes", "labels": dict(_LABELS)}, "subsets": subsets}
@@ -125,10 +126,12 @@ class EndpointReconciler:
 
 
 def _subsets(addresses: list[str]) -> list[Json]:
+    """By port. A name that is no address and port is another's, and left out."""
     by_port: dict[int, list[str]] = {}
     for address in addresses:
         host, _, port = address.rpartition(":")
-        by_port.setdefault(int(port), []).append(host)
+        if not validate_endpoint_ip(host, "") and port.isdecimal() and 0 < int(port) < 1 << 16:
+            by_port.setdefault(int(port), []).append(host)
     return [
         {
             "addresses": [{"ip": host} for host in sorted(hosts)],

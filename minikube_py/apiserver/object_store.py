@@ -172,8 +172,11 @@ class ObjectStore:
         if result.succeeded:
             return Outcome(True, result.revision)
         found = [_first(response) for response in result.responses]
-        found = [kv and (kv if not kv.value else self.reading.of(kv)) for kv in found]
         first_claim = 2 if guard is not None else 1
+        # Of free keys' claims only the keys are read.
+        found = [
+            kv and (self.reading.of(kv) if kv.value or at < first_claim else kv) for at, kv in enumerate(found)
+        ]
         standing = {claim.key: kv for claim, kv in zip(claims, found[first_claim:])}
         taken = [claim for claim in claims if claim.revision != _revision(standing[claim.key])]
         return Outcome(False, result.revision, found[0], found[1] if guard is not None else None, taken, standing)

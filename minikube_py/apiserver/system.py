@@ -1,8 +1,12 @@
-"""Objects that every cluster starts with: namespaces, priority classes, and the `kubernetes` service."""
+"""Objects that every cluster starts with: namespaces, priority classes, and the `kubernetes` service.
+
+None is a condition for serving: only a server that runs can delete what cannot be read (`attempt`).
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError
@@ -12,7 +16,7 @@ from minikube_py.api.kinds.scheduling import PRIORITYCLASSES, SYSTEM_PRIORITIES,
 from minikube_py.api.kinds.service_cidrs import DEFAULT_NAME, SERVICECIDRS, cidrs_of
 from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.namespaces import SYSTEM
-from minikube_py.apiserver.object_store import OutOfSpace
+from minikube_py.apiserver.reading import WRONG
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.writes import Writer
 
@@ -21,17 +25,47 @@ log = logging.getLogger(__name__)
 _LABELS: Final = {"provider": "kubernetes", "component": "apiserver"}
 
 
+_NO_ANSWER: Final = (503, 504)
+
+
+async def attempt(what: str, work: Awaitable[object]) -> None:
+    """Does the work. Objects that cannot be read, made or changed are logged, as upstream does, and stop nothing.
+
+    `what` is not done then. Raises: StatusError 503 or 504 if the store does not answer; other errors of the store."""
+    try:
+        await work
+    except WRONG as error:
+        if isinstance(error, StatusError) and error.code in _NO_ANSWER:
+            raise
+        log.warning("%s: %s", what, str(error) or type(error).__name__)
+
+
 async def create_namespaces(writer: Writer) -> None:
     """Existing ones are unchanged."""
     for name in SYSTEM:
-        await _create(writer, NAMESPACES, {"metadata": {"name": name}}, "")
+        obj: Json = {"metadata": {"name": name}}
+        await attempt(f"namespace {name} is not made", _create(writer, NAMESPACES, obj, ""))
 
 
 async def create_priority_classes(writer: Writer) -> None:
     """The system's priority classes, available in every cluster."""
     for name, value in SYSTEM_PRIORITIES.items():
         obj: Json = {"metadata": {"name": name}, "value": value, "description": SYSTEM_USES[name]}
-        await _create(writer, PRIORITYCLASSES, obj, "")
+        await attempt(f"priority class {name} is not made", _create(writer, PRIORITYCLASSES, obj, ""))
+
+
+async def keep(writer: Writer, cache: WatchCache) -> None:
+    """Makes again what somebody deleted, as upstream's controller of system namespaces does each minute."""
+    if any(_absent(cache, NAMESPACES, "", name) for name in SYSTEM):
+        await create_namespaces(writer)
+    if PRIORITYCLASSES in cache.caches and any(_absent(cache, PRIORITYCLASSES, "", name) for name in SYSTEM_PRIORITIES):
+        await create_priority_classes(writer)
+
+
+def _absent(cache: WatchCache, kind: Kind, namespace: str, name: str) -> bool:
+    """Not so of what is there and cannot be read."""
+    key = kind.key(namespace, name)
+    return key not in cache.of(kind).entries and key not in cache.reading.why
 
 
 async def create_service_cidr(writer: Writer, cidr: str, wall_s: float) -> None:
@@ -45,13 +79,10 @@ async def create_service_cidr(writer: Writer, cidr: str, wall_s: float) -> None:
             return old
         return {**old, "metadata": dict(old["metadata"]), "status": ready}
 
-    await _create(writer, SERVICECIDRS, {"metadata": {"name": DEFAULT_NAME}, "spec": {"cidrs": [cidr]}}, "")
-    try:
-        await writer.change(SERVICECIDRS, "", DEFAULT_NAME, tell)
-    except StatusError as error:
-        if not isinstance(error, OutOfSpace) and error.code != 404:
-            raise
-        log.warning("the ServiceCIDR %s is not marked ready: %s", DEFAULT_NAME, error)
+    obj: Json = {"metadata": {"name": DEFAULT_NAME}, "spec": {"cidrs": [cidr]}}
+    await attempt(f"the ServiceCIDR {DEFAULT_NAME} is not made", _create(writer, SERVICECIDRS, obj, ""))
+    marking = writer.change(SERVICECIDRS, "", DEFAULT_NAME, tell)
+    await attempt(f"the ServiceCIDR {DEFAULT_NAME} is not marked ready", marking)
 
 
 async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:
@@ -61,32 +92,29 @@ async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:
         "metadata": {"name": "kubernetes", "labels": dict(_LABELS)},
         "spec": {"clusterIP": cluster_ip, "ports": ports, "type": "ClusterIP", "sessionAffinity": "None"},
     }
-    if not await _create(writer, SERVICES, service, "default"):
 
-        def redirect(old: Json) -> Json:
-            return {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "ports": ports}}
+    def redirect(old: Json) -> Json:
+        return {**old, "metadata": dict(old["metadata"]), "spec": {**old["spec"], "ports": ports}}
 
-        try:
+    async def serve() -> None:
+        if not await _create(writer, SERVICES, service, "default"):
             await writer.change(SERVICES, "default", "kubernetes", redirect)
-        except OutOfSpace as error:
-            log.warning("the service kubernetes does not lead to port %d: %s", port, error)
+
+    await attempt(f"the service kubernetes does not lead to port {port}", serve())
 
 
 async def keep_service(writer: Writer, cache: WatchCache, cluster_ip: str, port: int) -> None:
     """Recreates it if somebody deleted it; `port` 0: this server is not published yet."""
-    if port and SERVICES.key("default", "kubernetes") not in cache.of(SERVICES).entries:
+    if port and _absent(cache, SERVICES, "default", "kubernetes"):
         await create_service(writer, cluster_ip, port)
 
 
 async def _create(writer: Writer, resource: Kind, obj: Json, namespace: str) -> bool:
-    """Whether it was created. A full store must not block startup, or deletes were impossible."""
-    key = resource.key(namespace, obj["metadata"]["name"])
-    if await writer.store.get(key) is not None:
+    """Whether it was created. Raises: StatusError if what is there cannot be read, or it cannot be created."""
+    if await writer.store.get(resource.key(namespace, obj["metadata"]["name"])) is not None:
         return False
     try:
         await writer.create_object(resource, namespace, obj)
-    except OutOfSpace as error:
-        log.warning("%s is not made: %s", key.decode(), error)
     except StatusError as error:
         if error.reason != "AlreadyExists":
             raise

@@ -70,8 +70,14 @@ class GarbageCollector:
         self._rediscovery = Crew(1, lambda _: self._rediscover(), self.name)
         self.deleted = self.orphaned = self.failures = 0
 
+    async def try_to_discover(self) -> None:
+        """Follows all served kinds; call it before the informers start. Refused, it is tried again periodically."""
+        try:
+            await self.discover()
+        except MinikubeError as error:
+            logger.warning("garbage collector: discovery failed: %s", error or type(error).__name__)
+
     async def discover(self) -> None:
-        """Follows all served kinds; call it before the informers start, and periodically."""
         resources, failed = await served_resources(self._client)
         served = {
             resource.ref: resource
@@ -113,10 +119,7 @@ class GarbageCollector:
     async def _rediscover(self) -> None:
         while True:
             await self._clock.sleep(self._config.discovery_period_s)
-            try:
-                await self.discover()
-            except MinikubeError as error:
-                logger.warning("garbage collector: discovery failed: %s", error or type(error).__name__)
+            await self.try_to_discover()
 
     def _failed(self, item: Item, error: Exception) -> None:
         self.failures += 1

@@ -137,7 +137,7 @@ class ControllerManager:
         later. Raises: StatusError, Unavailable."""
         collector = self.controllers.get(GarbageCollector.name)
         if isinstance(collector, GarbageCollector):
-            await collector.discover()
+            await collector.try_to_discover()
         self._informers.start()
         for recorder in self._context.recorders.values():
             recorder.start()

@@ -209,11 +209,11 @@ class Nodes:
             error = status_error(response.status, response.body)
             if error.reason == "AlreadyExists":
                 return
-            if error.code != 429 and error.code < 500:
-                raise error
-            if attempt == REGISTRATION_ATTEMPTS - 1:
+            last = attempt == REGISTRATION_ATTEMPTS - 1
+            if (error.code != 429 and error.code < 500) or (last and error.code != 500):
                 raise error
             await self._clock.sleep(backoff.next_s())
+        logger.error("node %s is registered only by a later start: %s", spec.name, error)
 
     def _play(self, node: PlayedNode) -> None:
         known = self.played.get(node.name)

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 from fake_api import FakeApi
 from step_clock import StepClock, settle
+from virtual_time import LoopClock
 
+from minikube_py.api.errors import internal
 from minikube_py.errors import InvalidRequest, RequestError
 from minikube_py.kubelet.config import Delay, KubeletConfig, NodeSpec, Share, numbered_nodes
 from minikube_py.kubelet.fake import FakeKubelet
@@ -556,3 +558,20 @@ async def test_ephemeral_containers_run_each_since_its_own_time():
         assert w.status()["containerStatuses"][0]["state"]["running"]["startedAt"] == started not in times.values()
         await w.restart()
         assert w.api.calls.count(("PATCH", "/api/v1/namespaces/a/pods/p/status")) == 3
+
+
+async def test_a_node_that_the_server_cannot_make_stops_no_start():
+    """Under its name stands what cannot be read, and only a control plane that runs can delete it."""
+
+    class Unreadable(FakeApi):
+        def create(self, kind, namespace, body):
+            if body["metadata"]["name"] == "n1":
+                raise internal("what is stored there cannot be read")
+            return super().create(kind, namespace, body)
+
+    api, clock = Unreadable(StepClock()), LoopClock()
+    config = KubeletConfig(nodes=(NodeSpec("n1"), NodeSpec("n2")))
+    kubelet = FakeKubelet(api, clock, random.Random(1), config)
+    await kubelet.start()
+    assert "n2" in api.kind("nodes") and "n1" not in api.kind("nodes")
+    await kubelet.stop()
