@@ -118,7 +118,7 @@ class ApiServer:
         self.limits = limits or Limits()
         self.clock = clock
         self.storage = storage
-        self.started_s = clock.wall_s()
+        self.started_s = 0.0
         self.rng = rng
         self.cache = WatchCache(registry.kinds, self.limits)
         self.store = ObjectStore(storage, clock, self.cache.reading)
@@ -177,6 +177,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Raises: Unavailable if the store does not answer."""
+        self.started_s = self.clock.wall_s()
         late = [kind.field_set for kind in self.registry.kinds if kind.field_set is not None]
         late = [each for each in late if not await declared(self.storage, each)]
         await self._load(_REPLAYED)

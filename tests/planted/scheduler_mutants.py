@@ -36,7 +36,7 @@ class SchedulerMutant(NamedTuple):
 MUTANTS: tuple[SchedulerMutant, ...] = (
     SchedulerMutant(
         "columns: a resource that a node lost is still there", RECOUNTS, "columns.py",
-        "            if resource not in new.allocatable:\n                self._allocatable[resource][slot] = 0",
+        "            if resource not in new.allocatable:\n                self._take_away(resource, slot)",
         "            if resource not in new.allocatable:\n                continue",
         "only what the node has is written to its row",
     ),

@@ -85,7 +85,9 @@ def test_steps_are_the_changes_of_each_node_in_order() -> None:
     assert len(world.batches) == 4 and len(olds) == 256 and len(first) <= 3
 
 
-@pytest.mark.parametrize("name", ["emptiness", "constraints", "watched", "watched-synthetic", "range-filter", "compiled-fronts"])
+@pytest.mark.parametrize(
+    "name", ["emptiness", "constraints", "watched", "watched-synthetic", "range-filter", "compiled-fronts"]
+)
 def test_what_only_a_synthetic_cluster_has_is_varied_there_alone(name: str) -> None:
     """Two cells that differ in it would be the same cluster."""
     for mode in ("quick", "full"):
