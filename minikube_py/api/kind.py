@@ -103,6 +103,10 @@ def deletes_as_it_is(obj: Json, now: str) -> None:
     """The hook of a kind that records nothing on deletion."""
 
 
+def as_it_is(obj: Json) -> Json:
+    return obj
+
+
 def never_default(obj: Json) -> bool:
     return False
 
@@ -262,6 +266,8 @@ class Kind:
     checks_metadata: bool = True
     validate_update: Mapping[str, ValidateUpdate] = field(default_factory=dict)
     canonicalize: Change = nothing
+    undefaulted: Callable[[Json], Json] = as_it_is
+    """What validating admission sees of a new object: without what it gets when it is read back from the store."""
     warn: Warn = warns_of_nothing
     warn_given: Callable[[Json], list[str]] = says_nothing
     """Validates a new object as sent."""

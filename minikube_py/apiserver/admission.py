@@ -167,6 +167,7 @@ class Passage:
     async def admit(self, old: Json | None, new: Json | None, again: Callable[[], None] | None = None) -> None:
         """Changes `new` in place. `again`: the reinvocation pass. Raises: StatusError."""
         attributes = self._attributes(old, new)
+        namespace = ((new or {}).get("metadata") or {}).get("namespace")
         for plugin in self._mutating:
             await plugin.admit(attributes)
         if attributes.changed:
@@ -177,6 +178,9 @@ class Passage:
                 again()
             for plugin in self._mutating:
                 await plugin.admit(attributes)
+        if new is not None and namespace and not new["metadata"].get("namespace"):
+            # A plugin may leave it out, as senders may.
+            new["metadata"]["namespace"] = namespace
 
     async def admit_new(self, obj: Json, generated: bool, again: Callable[[], None]) -> str:
         """As `admit`, for a create: plugins do not see server-set fields or a generated name yet. Returns its name.
@@ -199,6 +203,8 @@ class Passage:
 
     async def validate(self, old: Json | None, new: Json | None) -> None:
         """Raises: StatusError."""
+        if old is None and new is not None and not self._of.sub:
+            new = self._of.kind.undefaulted(new)
         for plugin in self._plugins:
             await plugin.validate(self._attributes(old, new))
 

@@ -5,18 +5,24 @@ A server in virtual time, or embedded in another program, has none and refuses w
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from minikube_py.env import SystemClock
+
 if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
 
 ANSWER_BYTES_MAX: Final = 8 << 20
+RETRIES_MAX: Final = 10
+"""Of an answer 429 or 5xx with Retry-After, within the time of the request; source: client-go `rest/with_retry.go`."""
 DEADLINE: Final = "context deadline exceeded"
+_REDIRECTS_MAX: Final = 10
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*"}
 _UNTRUSTED: Final = frozenset((18, 19, 20, 21))
 _EXPIRED: Final = frozenset((9, 10))
@@ -64,11 +70,11 @@ class HttpsOutgoing:
     """Pools connections. Close it on the event loop that used it."""
 
     def __init__(self) -> None:
+        self._clock = SystemClock()
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
         # Loaded on first use: it would take a fifth of startup.
-        import aiohttp
         from yarl import URL
 
         context = _context(authority)
@@ -77,6 +83,28 @@ class HttpsOutgoing:
         if via:
             headers["Host"], name = f"{target.host}:{target.port}", target.host
             target = URL(f"https://{via}{target.raw_path_qs}", encoded=True)
+        try:
+            async with asyncio.timeout(timeout_s):
+                for _ in range(RETRIES_MAX):
+                    found = await self._answered(target, headers, body, timeout_s, context, name)
+                    if (wait_s := _wait_s(found)) is None:
+                        return found
+                    await self._clock.sleep(wait_s)
+                return await self._answered(target, headers, body, timeout_s, context, name)
+        except TimeoutError:
+            raise NoAnswer(DEADLINE) from None
+
+    async def _answered(
+        self,
+        target: URL,
+        headers: Mapping[str, str],
+        body: bytes,
+        timeout_s: float,
+        context: ssl.SSLContext,
+        name: str | None,
+    ) -> Answer:
+        import aiohttp
+
         for again in (True, False):
             try:
                 return await self._post(target, headers, body, timeout_s, context, name)
@@ -108,7 +136,7 @@ class HttpsOutgoing:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with self._session.post(
             target, data=body, headers=headers, ssl=context, server_hostname=name, timeout=timeout,
-            allow_redirects=False,
+            max_redirects=_REDIRECTS_MAX,
         ) as response:  # fmt: skip
             found = bytearray()
             async for chunk in response.content.iter_chunked(1 << 16):
@@ -120,6 +148,12 @@ class HttpsOutgoing:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+
+def _wait_s(answer: Answer) -> int | None:
+    """None: it is not to be asked again."""
+    said = answer.headers.get("Retry-After", "")
+    return int(said) if (answer.status == 429 or answer.status >= 500) and said.isascii() and said.isdigit() else None
 
 
 @lru_cache(64)
@@ -139,6 +173,8 @@ def _context(authority: str) -> ssl.SSLContext:
 def _told(error: Exception, target: URL) -> str:
     import aiohttp
 
+    if isinstance(error, aiohttp.TooManyRedirects):
+        return f"stopped after {_REDIRECTS_MAX} redirects"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _told_certificate(error.certificate_error)
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from minikube_py.api import json_patch, json_text, yaml_text
-from minikube_py.api.decode import decode_value, restored, target
+from minikube_py.api.decode import JSON, decode_value, restored, target
 from minikube_py.api.errors import Json, StatusError, go_quote, internal, shortened
 from minikube_py.api.kind import Kind
 from minikube_py.api.registry import Registry
@@ -92,7 +92,7 @@ def document(status: int, media: str, body: bytes, wanted: str, wanted_kind: str
     """A webhook's response of the requested kind and apiVersion. Raises: Wrong."""
     group, _, version = wanted.partition("/")
     if not 200 <= status <= 206:
-        raise Wrong(FAILED + _http_error(status, media, body[:_ERROR_BYTES_MAX]))
+        raise Wrong(FAILED + _http_error(status, media, body))
     if not body:
         raise Wrong(f"{FAILED}0-length response with status code: {status} and content type: {media}")
     try:
@@ -122,7 +122,9 @@ def _read(body: bytes) -> Any:
 
 
 def _http_error(status: int, media: str, body: bytes) -> str:
-    text = body.decode(errors="replace").strip() if media.startswith("text/") else "unknown"
+    if (message := _failure_of(media, body)) is not None:
+        return message
+    text = body[:_ERROR_BYTES_MAX].decode(errors="replace").strip() if media.startswith("text/") else "unknown"
     if status == 403:
         return text
     if status in _STATUS_TEXTS:
@@ -130,6 +132,18 @@ def _http_error(status: int, media: str, body: bytes) -> str:
     if status >= 500:
         return f"an error on the server ({go_quote(text)}) has prevented the request from succeeding"
     return f"the server responded with the status code {status} but did not return more information"
+
+
+def _failure_of(media: str, body: bytes) -> str | None:
+    """The message of a Status that says what failed; None: it is none."""
+    try:
+        found: Any = _read(body) if media.partition(";")[0].strip() in ("", JSON, "application/yaml") else None
+    except (json_text.Syntax, yaml_text.YamlError):
+        return None
+    if not isinstance(found, dict) or found.get("status") != "Failure":
+        return None
+    said, message = (found.get("apiVersion") or "v1", found.get("kind") or "Status"), found.get("message") or ""
+    return message if said == ("v1", "Status") and isinstance(message, str) else None
 
 
 def _verified(review: Json, uid: str, mutating: bool, version: str) -> Review:

@@ -185,7 +185,8 @@ def _denial(name: str, status: Json | None) -> StatusError:
     code, message, reason = found.get("code") or 0, found.get("message") or "", found.get("reason") or ""
     text = f"admission webhook {go_quote(name)} denied the request"
     text = f"{text}: {message or reason}" if message or reason else f"{text} without explanation"
-    return StatusError(max(code, 400), reason, text, found.get("details"))
+    details = found.get("details")
+    return StatusError(max(code, 400), reason, text, details, (details or {}).get("retryAfterSeconds"))
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------

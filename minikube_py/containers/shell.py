@@ -28,7 +28,7 @@ WORDS_MAX: Final = 8192
 """Words of a command."""
 _SPECIAL: Final = ("exit", "export")
 """An error of a redirection ends a shell before these (POSIX, 2.8.1)."""
-_TOKEN: Final = re.compile(r"[ \t]*(?:(#[^\n]*)|(\n|;|&&|\|\||\||2>&1|2>>|2>|>>|>|<|&)|((?:[^\s;&|<>'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)|(\Z)|(.))", re.DOTALL)  # fmt: skip  # noqa: E501
+_TOKEN: Final = re.compile(r"[ \t]*(?:(#[^\n]*)|(\n|;|&&|\|\||\||[12]?>&[12](?![^\s;&|<>])|[12]?>>|[12]?>|<|&)|((?:[^\s;&|<>'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)|(\Z)|(.))", re.DOTALL)  # fmt: skip  # noqa: E501
 _PIECE: Final = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)|([^'\"\\]+)", re.DOTALL)
 _QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\\([$\"\\`])|\$(?:\{(\w+)\}|(\w+)|([?$#]))")
@@ -105,10 +105,10 @@ def parsing(text: str) -> Generator[int, None, list[_Pipeline]]:
             raise Unsupported(f"`{operator}{sign}`".replace("\n", " "))
         elif sign == "&":
             raise Unsupported("`&`")
-        elif sign == "2>&1":
-            command.redirects.append((sign, ""))
-        elif sign in (">", ">>", "<", "2>", "2>>"):
-            operator = sign
+        elif sign is not None and ">&" in sign:
+            command.redirects.append((sign.removeprefix("1"), ""))
+        elif sign is not None and (sign == "<" or ">" in sign):
+            operator = sign.removeprefix("1")
         elif sign == "|":
             if not command.words:
                 raise Unsupported("a pipeline without a command")
@@ -279,8 +279,8 @@ class Shell:
         process = self._process
         err: Write = process.err
         for operator, word in command.redirects:
-            if operator == "2>&1":
-                err = out
+            if ">&" in operator:
+                out, err = (err, err) if operator == ">&2" else (out, out) if operator == "2>&1" else (out, err)
                 continue
             path = await process.path("".join(await self._expanded(word)))
             if operator == "<":

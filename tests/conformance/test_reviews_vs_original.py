@@ -23,23 +23,19 @@ _SCRIPTS = int(os.environ.get("MINIKUBE_PY_REVIEWED", "60"))
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _GENERATED = re.compile(r"\bg-[a-z0-9]{5}\b")
-# A claim has its phase before validating admission here; upstream defaults it when it is stored.
-_PHASE = re.compile(r'(status\\*"?: ?\{)\\*"phase\\*":\\*"Pending\\*"\}')
 # Ours owns fields of plain writes once somebody applies.
 _OWNED = re.compile(r',? ?\\*"?managedFields\\*"?: ?\[[^\]]*\]')
 _VERSION = re.compile(r"(resourceVersion\W{1,6})[1-9]\d*")
 
 
 def _plain(text: str) -> str:
-    for pattern, instead in ((_OWNED, ""), (_PHASE, r"\1}"), (_UID, "<uid>"), (_TIME, "<time>"), (_GENERATED, "g-<generated>"), (_VERSION, r"\1<version>")):
+    for pattern, instead in ((_OWNED, ""), (_UID, "<uid>"), (_TIME, "<time>"), (_GENERATED, "g-<generated>"), (_VERSION, r"\1<version>")):
         text = pattern.sub(instead, text)
     return text
 
 
 def _settled(value: Any, name: str = "") -> Any:
     """Without what differs from server to server, and from one moment to the next."""
-    if value == {"phase": "Pending"}:
-        return {}
     if isinstance(value, dict):
         return {_plain(key): _settled(each, key) for key, each in value.items() if key != "managedFields"}
     if isinstance(value, list):

@@ -151,8 +151,20 @@ CONVERSIONS: dict[str, Callable[[Json], Said]] = {
     "c-http-500": raw(b"gone <wrong>", 500, "text/plain"),
     "c-http-404": raw(b"gone <wrong>", 404, "text/plain"),
     "c-empty": raw(b""),
+    "c-status": raw(b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"my message","code":403}', 403),
+    "c-moved": raw(b"", 307),
+    "c-around": raw(b"", 307),
+    "c-busy": raw(b"wait", 503, "text/plain"),
+    "c-deny-later": lambda asked: review(asked, False, status={"code": 429, "details": {"retryAfterSeconds": 5}}),
+    "c-no-namespace": lambda asked: patch(asked, [{"op": "remove", "path": "/metadata/namespace"}]),
 }  # fmt: skip
 ANSWERS |= CONVERSIONS
+
+
+HEADERS = {
+    "c-moved": {"Location": "allow"}, "c-around": {"Location": "c-around"},
+    "c-busy": {"Retry-After": "0"},
+}  # fmt: skip
 
 
 class WebhookServer:
@@ -178,6 +190,8 @@ class WebhookServer:
                 with contextlib.suppress(OSError):
                     self.send_response(status)
                     self.send_header("Content-Type", media)
+                    for name, value in HEADERS.get(rest[0], {}).items():
+                        self.send_header(name, value)
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body)

@@ -22,6 +22,7 @@ WORDS = (
     "a", "b c", "$X", "${X}", '"$X y"', "'$X'", "\\$X", '""', "'q\"q'", '"it\'s"', "x=y", "*no*", "-", "$?", "a\\ b",
     "$EMPTY",
 )  # fmt: skip
+DUPLICATED = (" 2>/dev/null", " >&2", " 1>&2", " >&1 2>&2", " >&2 2>/dev/null", " 2>/dev/null >&2")
 FILES = ("f", "d/g", "new", "absent/h")
 
 
@@ -46,7 +47,8 @@ def command(draw: st.DrawFn) -> str:
     text = draw(st.one_of(reader(), st.sampled_from(("cd absent", f"mkdir {file}", f"rm -f {file}", f"rm -r {file}"))))
     # GNU's cat refuses to read what it writes.
     other = draw(st.sampled_from([each for each in FILES if each not in text]))
-    return text + draw(st.sampled_from(("", "", "", f" > {other}", f" >> {other}", " 2>/dev/null")))
+    into = (f" > {other}", f" >> {other}", f" 1>{other}", f" 1>>{other}")
+    return text + draw(st.sampled_from(("", "", "", *into, *DUPLICATED)))
 
 
 @st.composite
@@ -108,9 +110,23 @@ def test_lines_do_what_a_real_shell_does(tmp_path: Path, text: str) -> None:
     assert simulated(text) == real(text, tmp_path / "w"), text
 
 
+COPIED = (
+    "echo a 2>f >&2", "echo a >&2 2>f", "echo a >f 2>&1 >&2; cat f", "echo a 1>>f 2>&1", "{0} >&2 | wc -c",
+    "{0} 1>&2 2>&1",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(REAL is None, reason="neither dash nor busybox is here to compare with")
+@pytest.mark.parametrize("text", COPIED)
+def test_an_output_may_go_where_another_goes(tmp_path: Path, text: str) -> None:
+    text = text.format("echo err")
+    assert simulated(text) == real(text, tmp_path / "w"), text
+
+
 REFUSED = (
     "if true; then echo a; fi", "for x in a; do echo $x; done", "while true; do :; done", "echo $(date)", "echo `date`",
     "sleep 1 &", "f() { :; }", "echo 'open", "echo >", "| cat", "case a in a) ;; esac", "(echo a)", "echo a <<E",
+    "echo a >&f", "echo a >&25",
 )  # fmt: skip
 
 

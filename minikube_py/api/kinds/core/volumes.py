@@ -419,6 +419,7 @@ PERSISTENTVOLUMECLAIMS: Final = Kind(
     admit=_admit_claim,
     validate_admission=_admit_resize,
     prepare_create=_create_claim,
+    undefaulted=lambda claim: {**claim, "status": {}},
     prepare_update=_update_claim,
     assigned=(*when("metadata.finalizers.*", CLAIM_PROTECTION), *when("status.phase", "Pending")),
     validate=_validate_claim,
