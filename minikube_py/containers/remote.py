@@ -116,7 +116,7 @@ def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: 
             # Confirms the connection to the client.
             first = "stdout" if wanted.stdout else "stderr" if wanted.stderr else "error"
             await channels[first].write(b"")
-            await _while_connected(numbered.pump(), _command(channels, wanted, argv, run, protocol), numbered.finish)
+            await _while_connected(numbered, _command(channels, wanted, argv, run, protocol))
 
         return Upgrade(headers, serve)
     version, headers = _spdy(asked, _COMMAND)
@@ -130,7 +130,7 @@ def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: 
             if channels is not None:
                 await _command(channels, wanted, argv, run, version)
 
-        await _while_connected(streams.pump(), work(), streams.finish)
+        await _while_connected(streams, work())
 
     return Upgrade(headers, serve_spdy)
 
@@ -216,7 +216,7 @@ def forward(asked: Asked, ports: Sequence[int], pod: str, uid: str, dial: Dial) 
             _forward_one(numbered.channels[2 * at], numbered.channels[2 * at + 1], port, pod, uid, dial)
             for at, port in enumerate(ports)
         ]
-        await _while_connected(numbered.pump(), _all(pairs), numbered.finish)
+        await _while_connected(numbered, _all(pairs))
 
     return Upgrade(headers, serve)
 
@@ -241,7 +241,7 @@ async def _forward_spdy(duplex: Duplex, pod: str, uid: str, dial: Dial, unread: 
                     del waiting[request]
                     group.create_task(_forward_one(pair["data"], pair["error"], int(port), pod, uid, dial))
 
-    return await _while_connected(streams.pump(), work(), streams.finish)
+    return await _while_connected(streams, work())
 
 
 async def _forward_one(data: Channel, error: Channel, port: int, pod: str, uid: str, dial: Dial) -> None:
@@ -278,20 +278,21 @@ async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
 # --- connections ----------------------------------------------------------------------------------------------------
 
 
-async def _while_connected(
-    pump: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], finish: Callable[[str], Awaitable[None]]
-) -> str:
+async def _while_connected(streams: SpdyChannels | NumberedChannels, work: Coroutine[Any, Any, None]) -> str:
     """Runs until done, disconnected, or a protocol error, which it returns."""
-    tasks = [asyncio.ensure_future(pump), asyncio.ensure_future(work)]
+    tasks = [asyncio.ensure_future(streams.pump()), asyncio.ensure_future(work)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         failed = tasks[0].exception() if tasks[0].done() and not tasks[0].cancelled() else None
         wrong = str(failed) if isinstance(failed, Malformed) else ""
         with suppress(ConnectionError):
-            await finish(wrong)
+            await streams.finish(wrong)
         return wrong
     finally:
-        await _end(tasks)
+        try:
+            await _end(tasks)
+        finally:
+            streams.drop()
 
 
 def _spdy(asked: Asked, served: Sequence[str]) -> tuple[str, dict[str, str]]:

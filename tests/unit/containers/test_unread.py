@@ -4,6 +4,7 @@ wait."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import struct
 import tracemalloc
@@ -207,3 +208,79 @@ def test_headers_count_as_long_as_their_stream_is_open() -> None:
     assert held[:20] == [each * (count + 1) for count in range(20)]
     # One was reset by its client, another ended by the server, and then the connection ended.
     assert held[20:] == [19 * each, 18 * each, 0]
+
+
+class Leaving(Wire):
+    """It sends all, and goes once that was read."""
+
+    async def read(self) -> bytes:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await super().read()
+
+
+HELD_BYTES = 200_000
+UNFINISHED = bytes(FrameProtocol(True, []).send_data(bytes(HELD_BYTES), False))
+WAITING = message(0, bytes(HELD_BYTES))
+PLAIN = Asked(["Upgrade"], "SPDY/3.1", ["v4.channel.k8s.io"], "", "", [])
+
+
+async def unread(*_: object) -> int:
+    return bool(await asyncio.Event().wait())
+
+
+@pytest.mark.parametrize(
+    "asked, forwards, sent",
+    [
+        (NUMBERED, False, UNFINISHED), (NUMBERED, False, WAITING), (NUMBERED, True, WAITING),
+        (PLAIN, False, opened(1) + data(1, bytes(HELD_BYTES), False)),
+    ],
+    ids=("message", "input", "port", "streams"),
+)  # fmt: skip
+def test_what_a_connection_held_is_free_when_it_ends(asked: Asked, forwards: bool, sent: bytes) -> None:
+    """Without a collection of cycles, which is rare."""
+    wanted = Wanted(True, True, True, False)
+
+    async def serve() -> None:
+        for _ in range(12):
+            upgrade = (
+                forward(asked, (80,), "p", "u", unread)
+                if forwards
+                else command(asked, wanted, ["x"], unread, lambda _: asyncio.Event().wait())
+            )
+            await asyncio.wait_for(upgrade.serve(Leaving([sent])), 60)
+
+    async def measured() -> int:
+        await serve()
+        before = tracemalloc.get_traced_memory()[0]
+        await serve()
+        return tracemalloc.get_traced_memory()[0] - before
+
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        assert run_virtually(measured) < 12 * 20_000
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+def test_what_a_part_of_pings_is_answered_is_one_write() -> None:
+    """A connection that is lost is found by the first of them; each further one would be a line of asyncio's log."""
+    writes = []
+
+    class Counting(Wire):
+        async def write(self, data: bytes) -> None:
+            writes.append(data)
+
+    pings = bytes(FrameProtocol(True, []).ping(b"p")) * 1000
+
+    async def read() -> None:
+        assert await WebSocket(Counting([pings])).read() == b""
+
+    run_virtually(read)
+    received = FrameProtocol(True, [])
+    received.receive_bytes(b"".join(writes))
+    assert [each.opcode for each in received.received_frames()] == [Opcode.PONG] * 1000
+    assert len(writes) == -(-len(pings) // channels._RECEIVED_BYTES_AT_ONCE)
