@@ -109,7 +109,8 @@ class Disk(Protocol):
 
     def open(self, name: str, *, create: bool = False) -> File: ...
 
-    def names(self) -> list[str]: ...
+    def names(self) -> list[str]:
+        """Every entry, also one that `open` refuses because it is no regular file."""
 
     def rename(self, old: str, new: str) -> None: ...
 
@@ -144,11 +145,18 @@ class Outside(Protocol):
     async def close(self) -> None: ...
 
 
+def open_regular(path: Path, flags: int) -> int:
+    """A descriptor. Raises: OSError, also for non-regular files: a FIFO could block forever."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
-    """Reads a file provided by a user. Raises: OSError, also for non-regular files: a FIFO could block forever."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+    """Reads a file provided by a user. Raises: OSError, as `open_regular`."""
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
         data = file.read(bytes_max + 1)
     if len(data) > bytes_max:
         raise OSError(errno.EFBIG, f"larger than {bytes_max:,} bytes")
@@ -224,11 +232,11 @@ class SystemDisk:
         weakref.finalize(self, os.close, self._fd)
 
     def open(self, name: str, *, create: bool = False) -> SystemFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return SystemFile(os.open(self.folder / name, flags, 0o600))
+        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
+        return SystemFile(open_regular(self.folder / name, flags))
 
     def names(self) -> list[str]:
-        return sorted(entry.name for entry in os.scandir(self.folder) if entry.is_file())
+        return sorted(os.listdir(self.folder))
 
     def rename(self, old: str, new: str) -> None:
         os.replace(self.folder / old, self.folder / new)
@@ -240,8 +248,8 @@ class SystemDisk:
         os.fsync(self._fd)
 
     def free_bytes(self) -> int:
-        stat = os.statvfs(self.folder)
-        return stat.f_bavail * stat.f_frsize
+        found = os.statvfs(self.folder)
+        return found.f_bavail * found.f_frsize
 
 
 def one_blas_thread() -> None:

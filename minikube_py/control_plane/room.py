@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.env import Disk
+from minikube_py.store.identity import has_log
 from minikube_py.store.log_files import FIRST_SEGMENT_BYTES
 from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.room import where
@@ -15,7 +16,7 @@ def require_room(disk: Disk, reserve_bytes: int) -> None:
     """Refuses a new store that would raise the alarm NOSPACE at once, and with three members also block the others. An
     existing one starts without space, so that users can delete. Raises: SetupError."""
     free_bytes, needed_bytes = disk.free_bytes(), FIRST_SEGMENT_BYTES + reserve_bytes
-    if free_bytes < needed_bytes and not disk.names():
+    if free_bytes < needed_bytes and not has_log(disk):
         raise SetupError(
             f"{where(disk)} has {free_bytes:,} bytes free, and a new store needs {needed_bytes:,}: "
             f"{FIRST_SEGMENT_BYTES:,} for its log, and {reserve_bytes:,} reserved for deletes. Free space "

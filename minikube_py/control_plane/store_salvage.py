@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from errno import ENXIO
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.store_snapshots import ID_BITS
-from minikube_py.env import Rng
+from minikube_py.env import Rng, open_regular
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta, Term
 from minikube_py.store.data_dir import LOCK_NAME, DataDir, DataDirBusy
 from minikube_py.store.identity import has_log, load_identity
-from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
+from minikube_py.store.log_files import NO_FILE, LogFiles, Origin, SnapshotFile
 from minikube_py.store.membership import Member, Membership
 from minikube_py.store.salvage import Gap, Salvaged, salvage
 from minikube_py.store.snapshot_transfer import head_of
@@ -35,16 +36,33 @@ def look(folder: Path) -> Salvaged | None:
     for held in dict.fromkeys((folder, files.parent if files.name == FILES else folder)):
         _check_free(held)
     try:
-        names = [each.name for each in sorted(files.iterdir()) if each.is_file()]
-        return salvage(names, lambda name: _read(files / name))
+        unread: dict[str, str] = {}
+        found = salvage([each.name for each in sorted(files.iterdir())], partial(_read_if_file, files, unread))
     except OSError as error:
         raise SetupError(f"cannot read {error.filename or files}: {error.strerror}") from error
+    if found is not None:
+        found.losses[:] = [
+            each._replace(what=f"not a file that can be read ({unread[each.file]})") if each.file in unread else each
+            for each in found.losses
+        ]
+    return found
+
+
+def _read_if_file(folder: Path, unread: dict[str, str], name: str) -> bytes:
+    """What is no file is as an empty one, and is in `unread` with the reason."""
+    try:
+        return _read(folder / name)
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        unread[name] = error.strerror or str(error)
+        return b""
 
 
 def _read(path: Path) -> bytes:
     """Without what a file may have been extended by: of a segment no more than one may have, of others no last hole."""
     segment = segment_sequence(path.name) is not None
-    with path.open("rb") as file:
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
         return file.read(SEGMENT_BYTES_MAX if segment else _data_bytes(file.fileno()))
 
 
@@ -54,7 +72,7 @@ def _data_bytes(fd: int) -> int:
         while end < os.fstat(fd).st_size:
             end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
     except OSError as error:
-        if error.errno != ENXIO:
+        if error.errno != errno.ENXIO:
             raise
     os.lseek(fd, 0, os.SEEK_SET)
     return end

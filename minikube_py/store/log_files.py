@@ -6,6 +6,7 @@ so the member ends the process; one of a snapshot or of the spare segment only c
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,17 +18,20 @@ from minikube_py.errors import Corruption
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, HardState, LogIndex, Term
 from minikube_py.store.folder import Steps, sync_folder
+from minikube_py.store.room import where
 from minikube_py.store.spare import SPARE_NAME, Spare
 from minikube_py.wal.record import RecordType
 from minikube_py.wal.recovery import Recovered, Tail, check_identity, recover
 from minikube_py.wal.segment import (
     HEAD_BYTES,
     SEGMENT_BYTES,
+    Damage,
     SegmentHead,
     SegmentWriter,
     damage,
     encode_head,
     segment_name,
+    segment_sequence,
 )
 from minikube_py.wal.snapshot import PART_SUFFIX, SnapshotHead, SnapshotReader, snapshot_index, snapshot_name
 
@@ -37,6 +41,10 @@ FIRST_SEGMENT_BYTES = 1 << 20
 """The size of a new log's first segment: most logs stay small, and many may share a disk."""
 WITNESS_BYTES = 64
 """Space that entries leave at a segment's end, so that a witness always fits behind durable data."""
+NO_FILE = (
+    errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.EACCES, errno.EPERM,
+)  # fmt: skip
+"""Errors of opening that are of the name itself, and not of the process or its disk."""
 AROUND_BYTES = HEAD_BYTES + 1024
 """Space of a segment that its only entry cannot have: head, hard state, witness, and the record around the entry."""
 
@@ -125,8 +133,9 @@ class LogFiles:
     def load(self) -> Loaded:
         """Reads everything. If the newest snapshot is unreadable, the previous one and the log since are equivalent.
 
-        Raises: Corruption."""
+        Raises: Corruption; OSError."""
         names = self.disk.names()
+        self._require_files(names)
         indexes = sorted((index for name in names if (index := snapshot_index(name)) is not None), reverse=True)
         unread: list[Corruption] = []
         # The start of the log counts as the snapshot before the first one.
@@ -147,6 +156,22 @@ class LogFiles:
             lost = [f"{error}; nothing is lost, because the log begins before it" for error in unread]
             return loaded._replace(chunks=chunks, warnings=(*lost, *loaded.log.warnings))
         raise unread[0]
+
+    def _require_files(self, names: Sequence[str]) -> None:
+        """What has the name of a segment or snapshot was one, so an older snapshot does not replace it: its disk
+        may be back tomorrow. Raises: Damage; OSError."""
+        for name in names:
+            if segment_sequence(name) is None and snapshot_index(name) is None:
+                continue
+            try:
+                self.disk.open(name).close()
+            except OSError as error:
+                if error.errno not in NO_FILE:
+                    raise
+                raise Damage(
+                    f"{where(self.disk)}/{name}: not a file that can be read and written ({error.strerror}): if it is "
+                    "a link to another disk, mount that disk; else correct its permissions, or restore the file"
+                ) from None
 
     def _load_snapshot(self, index: int) -> tuple[SnapshotFile | None, Iterator[list[Any]]]:
         """None for index 0: the initial state."""

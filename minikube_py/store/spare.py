@@ -40,7 +40,10 @@ class Spare:
         """Takes over the spare of an earlier run. False: the file of that name is not usable."""
         if SPARE_NAME not in self._disk.names():
             return False
-        file = self._disk.open(SPARE_NAME)
+        try:
+            file = self._disk.open(SPARE_NAME)
+        except OSError:
+            return False
         try:
             whole = bool(file.read_at(self._size_bytes - 1, 1))
         finally:
