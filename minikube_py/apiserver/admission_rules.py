@@ -55,12 +55,6 @@ def any_matches(rules: Iterable[Json], of: Operation, registry: Registry) -> boo
     return any(rule_matches(rule, of, kind) for rule in rules for kind in kinds)
 
 
-def seen_as(kind: Kind, given: Kind) -> bool:
-    """Whether an object of one version can be presented in the other without conversion."""
-    alike = (each.converts is None and each.conversion_webhook is None for each in (kind, given))
-    return kind is given or all(alike)
-
-
 def matched_kind(rules: Sequence[Json], equivalent: bool, of: Operation, name: str, registry: Registry) -> Kind | None:
     """The kind in which the rules match a write of this object; None: no match."""
     kinds = [*equals_of(of.kind, registry)] if equivalent else []

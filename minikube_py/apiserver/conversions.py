@@ -125,11 +125,12 @@ class Conversions:
                 try:
                     return await make(kv)
                 except NeedsConversion as needs:
-                    converted[needs.asked] = await self._between(kind, *needs.asked)
+                    converted[needs.asked] = await self.between(kind, *needs.asked)
 
         return making
 
-    async def _between(self, kind: Kind, asked: bytes, wanted: str) -> Json:
+    async def between(self, kind: Kind, asked: bytes, wanted: str) -> Json:
+        """An object of another version of `kind`, unpruned. Raises: StatusError 500."""
         obj: Json = orjson.loads(asked)
         version = obj.pop("apiVersion")
         del obj["kind"]

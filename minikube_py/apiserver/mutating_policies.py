@@ -16,10 +16,11 @@ from minikube_py.api.kinds.admissionregistration import MUTATING_BINDING, MUTATI
 from minikube_py.apiserver.admission import Attributes, Invoked, Operation
 from minikube_py.apiserver.policies import Failure, Invocation, Policies
 from minikube_py.apiserver.preparing import Body, key_of
-from minikube_py.apiserver.webhooks import kind_shown, seen_by_expressions
+from minikube_py.apiserver.webhooks import kind_shown, seen_by_expressions, views_of
 
 if TYPE_CHECKING:
     from minikube_py.api.mutations import Given, Mutated, MutatingPolicy
+    from minikube_py.apiserver.versioned import Views
 
 
 class MutatingPolicies(Policies["MutatingPolicy"]):
@@ -39,23 +40,26 @@ class MutatingPolicies(Policies["MutatingPolicy"]):
         """Raises: StatusError 403, 404, 500."""
         failures: list[tuple[Failure, str]] = []
         asked: list[Invocation[MutatingPolicy]] = []
-        async for each in self.invocations(attributes):
+        views = views_of(attributes, self._cache)
+        async for each in self.invocations(views):
             if isinstance(each, Failure):
                 failures.append((each, ""))
             else:
                 asked.append(each)
         if asked:
-            failures += [(each, "Invalid") for each in await self._all(asked, attributes)]
+            failures += [(each, "Invalid") for each in await self._all(asked, views)]
         if failures:
             raise _refusal(failures, attributes)
 
-    async def _all(self, asked: list[Invocation[MutatingPolicy]], attributes: Attributes) -> list[Failure]:
+    async def _all(self, asked: list[Invocation[MutatingPolicy]], views: Views) -> list[Failure]:
         """Raises: StatusError 404, 500."""
+        attributes = views.attributes
         namespace, invoked = await self._namespace_of(attributes), Invoked.begin(self.name, attributes)
         failures: list[Failure] = []
         for each in asked:
             for param in each.params:
-                failures += await self._one(each, param, namespace, invoked, attributes)
+                failures += await self._one(each, param, namespace, invoked, views)
+        await views.settle()
         if attributes.changed:
             invoked.require()
         invoked.end(attributes)
@@ -63,22 +67,24 @@ class MutatingPolicies(Policies["MutatingPolicy"]):
 
     async def _one(
         self, asked: Invocation[MutatingPolicy], param: Json | None, namespace: Json | None, invoked: Invoked,
-        attributes: Attributes,
+        views: Views,
     ) -> list[Failure]:  # fmt: skip
         """Raises: StatusError 500."""
-        hook, of = asked.hook, attributes.of
+        hook, attributes, view, kind = asked.hook, views.attributes, await views.of(asked.kind), views.form(asked.kind)
+        of = attributes.of
         metadata = (param or {}).get("metadata") or {}
         key = (hook.name, asked.binding.name, metadata.get("namespace"), metadata.get("name"))
         skipped = attributes.reinvoked and key not in invoked.again
-        bindings = dict(asked.seen(param, seen_by_expressions(attributes, asked.kind)))
+        bindings = dict(asked.seen(param, seen_by_expressions(view, asked.kind)))
         given: Given = (of.sub, kind_shown(of, asked.kind), bindings, namespace, skipped)
-        body = Body(key_of(of.kind), b"", "", "", "", hook.name, of.sub, definition=of.kind.definition)
-        here: partial[Any] = partial(hook.policy.mutated, of.kind, *given)
+        body = Body(key_of(kind), b"", "", "", "", hook.name, of.sub, definition=kind.definition)
+        here: partial[Any] = partial(hook.policy.mutated, kind, *given)
         asked_of = (hook.name, here, "mutated", body, hook.policy.text, given)
         found: Mutated = await self._asking.run(of.user, bindings, *asked_of)
-        if found.value is not None and attributes.new is not None:
-            attributes.new.clear()
-            attributes.new.update(orjson.loads(found.value))
+        if found.value is not None and view.new is not None:
+            view.new.clear()
+            view.new.update(orjson.loads(found.value))
+            views.changed(asked.kind)
             # As upstream, even if nothing changed.
             attributes.changed = True
         if found.holds and not skipped and hook.spec.get("reinvocationPolicy") == "IfNeeded":

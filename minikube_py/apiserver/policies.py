@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from minikube_py.api import go_json
 from minikube_py.api.admission_policies import Policy, ValidatingPolicy
@@ -21,10 +21,13 @@ from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_o
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
 from minikube_py.apiserver.admission import Attributes, Operation, Plugin
-from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
+from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind
 from minikube_py.apiserver.authorizing import Asking
 from minikube_py.apiserver.watch_cache import WatchCache
-from minikube_py.apiserver.webhooks import seen_by_expressions
+from minikube_py.apiserver.webhooks import seen_by_expressions, views_of
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.versioned import Views
 
 log = logging.getLogger(__name__)
 P = TypeVar("P", bound=Policy)
@@ -170,7 +173,8 @@ class Policies(Plugin, Generic[P]):
             self._seen = policies.last_change, bindings.last_change
         return self._hooks
 
-    async def invocations(self, attributes: Attributes) -> AsyncIterator[Invocation[P] | Failure]:
+    async def invocations(self, views: Views) -> AsyncIterator[Invocation[P] | Failure]:
+        attributes = views.attributes
         for hook in self.hooks():
             fails = hook.spec.get("failurePolicy") != "Ignore"
             try:
@@ -184,7 +188,9 @@ class Policies(Plugin, Generic[P]):
                 continue
             for binding in hook.bindings:
                 try:
-                    params = await self._params_of(binding, kind, of_params, attributes)
+                    params = await self._params_of(binding, of_params, attributes)
+                    if params:
+                        await _can_be_seen(kind, views)
                 except (StatusError, Misconfigured) as error:
                     if fails:
                         yield Failure(hook.name, binding.name, f"failed to configure binding: {error}")
@@ -193,18 +199,14 @@ class Policies(Plugin, Generic[P]):
                     yield Invocation(hook, binding, kind, params)
 
     async def _params_of(
-        self, binding: _Binding, kind: Kind, of_params: Kind | None, attributes: Attributes
+        self, binding: _Binding, of_params: Kind | None, attributes: Attributes
     ) -> list[Json | None]:
         """Raises: StatusError 404; Misconfigured."""
         if binding.resources is not None and await self._matched(binding.resources, attributes) is None:
             return []
         if of_params is not None:
             await self._cache.of(of_params).ready()
-        params = list(self._params(of_params, binding.spec.get("paramRef"), attributes.of.namespace))
-        if params and not seen_as(kind, attributes.of.kind):
-            wanted = f"{attributes.of.kind.plural} as {kind.api_version}"
-            raise Misconfigured(f"failed to convert object version: this server does not show {wanted}")
-        return params
+        return list(self._params(of_params, binding.spec.get("paramRef"), attributes.of.namespace))
 
     async def _namespace_of(self, attributes: Attributes) -> Json | None:
         """As expressions see it. Raises: StatusError 404."""
@@ -270,6 +272,14 @@ class Policies(Plugin, Generic[P]):
             raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
 
 
+async def _can_be_seen(kind: Kind, views: Views) -> None:
+    """Raises: Misconfigured."""
+    try:
+        await views.of(kind)
+    except StatusError as error:
+        raise Misconfigured(f"failed to convert object version: {error}") from None
+
+
 def _shown(namespace: Mapping[str, Json]) -> Json:
     metadata = {name: namespace["metadata"][name] for name in _OF_NAMESPACE if name in namespace["metadata"]}
     return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
@@ -290,22 +300,24 @@ class ValidatingPolicies(Policies[ValidatingPolicy]):
         """Raises: StatusError of the first denial."""
         denials: list[_Denial] = []
         notes: dict[str, dict[str, None]] = {}
-        async for asked in self.invocations(attributes):
+        views = views_of(attributes, self._cache)
+        async for asked in self.invocations(views):
             if isinstance(asked, Failure):
                 denials.append(_Denial(*asked))
             else:
-                denials += await self._denials(asked, attributes, notes)
+                denials += await self._denials(asked, views, notes)
         for key, values in notes.items():
             attributes.tell(key, ", ".join(values))
         if denials:
             raise denials[0].status(attributes)
 
     async def _denials(
-        self, asked: Invocation[ValidatingPolicy], attributes: Attributes, notes: dict[str, dict[str, None]]
+        self, asked: Invocation[ValidatingPolicy], views: Views, notes: dict[str, dict[str, None]]
     ) -> list[_Denial]:
         """Adds to `notes` the distinct values of audit annotations. Raises: StatusError 404."""
-        hook, binding = asked.hook, asked.binding
-        namespace, seen = await self._namespace_of(attributes), seen_by_expressions(attributes, asked.kind)
+        hook, binding, attributes = asked.hook, asked.binding, views.attributes
+        seen = seen_by_expressions(await views.of(asked.kind), asked.kind)
+        namespace = await self._namespace_of(attributes)
         found: list[_Denial] = []
         actions = binding.spec.get("validationActions") or ()
         for param in asked.params:

@@ -109,7 +109,10 @@ def shown(kind: Kind, obj: Json) -> Json:
     """A prepared object in the version of `kind`."""
     if kind.converts is None:
         return obj
+    version = obj["metadata"].get("resourceVersion")
     found: Json = orjson.loads(as_served(kind, encode({**obj, "metadata": dict(obj["metadata"])})))
+    if version is not None:
+        found["metadata"]["resourceVersion"] = version
     return found
 
 

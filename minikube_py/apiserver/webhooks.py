@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
@@ -25,7 +25,7 @@ from minikube_py.api.patch import JSON_PATCH
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import EVERYTHING, LabelSelector
 from minikube_py.apiserver.admission import Attributes, Invoked, Operation, Plugin, in_order
-from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
+from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind
 from minikube_py.apiserver.audit_policy import REQUEST
 from minikube_py.apiserver.authorizing import Asking
 from minikube_py.apiserver.outgoing import NoDoor
@@ -35,6 +35,9 @@ from minikube_py.apiserver.webhook_answers import Patched, Review, patched
 from minikube_py.apiserver.webhook_calls import Caller, CallFailed
 from minikube_py.apiserver.work import is_large_patch
 from minikube_py.env import Rng
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.versioned import Views
 
 log = logging.getLogger(__name__)
 _KEY: Final = "webhook.admission.k8s.io/"
@@ -83,6 +86,7 @@ class Webhooks(Plugin):
     ) -> None:
         self._asking, self._long = asking, asking.long
         self.source = self._cache = cache.caches.get(self.kind)
+        self._caches = cache
         self._namespaces = namespaces
         self._caller = caller
         self._registry = registry
@@ -110,8 +114,9 @@ class Webhooks(Plugin):
             self._hooks = (cache.last_change, [hook for each in ordered for hook in _hooks_of(each)])
         return self._hooks[1]
 
-    async def _asks(self, hook: Hook, attributes: Attributes) -> Kind | None:
-        """The kind in which the hook matches the write; None: no match. Raises: StatusError 403, 404."""
+    async def _asks(self, hook: Hook, views: Views) -> Kind | None:
+        """The kind in which the hook matches the write; None: no match. Raises: StatusError 403, 404, 500."""
+        attributes = views.attributes
         kind = await self._namespaces.wanted(
             hook.namespaces, hook.objects, attributes, partial(self._matched, hook, attributes.of)
         )
@@ -121,7 +126,7 @@ class Webhooks(Plugin):
             raise attributes.forbidden(f"what webhook {go_quote(hook.name)} matches cannot be read: {hook.wrong}")
         conditions = hook.spec.get("matchConditions")
         if kind is not None and conditions:
-            bindings = {**seen_by_expressions(attributes, kind), "namespaceObject": None}
+            bindings = {**seen_by_expressions(await views.of(kind), kind), "namespaceObject": None}
             given = (conditions, bindings, not hook.ignores)
             job = (hook.id, partial(match, *given), "matched", *given)
             found: Matched = await self._asking.run(attributes.of.user, bindings, *job)
@@ -133,11 +138,7 @@ class Webhooks(Plugin):
 
     def _matched(self, hook: Hook, of: Operation) -> Kind | None:
         equivalent = hook.spec.get("matchPolicy") == "Equivalent"
-        found = matched_kind(hook.spec.get("rules") or (), equivalent, of, "", self._registry())
-        if found is not None and not seen_as(found, of.kind):
-            wanted = f"{of.kind.plural} as {found.api_version}"
-            raise internal(f"webhook {go_quote(hook.name)} wants {wanted}, which this server cannot convert")
-        return found
+        return matched_kind(hook.spec.get("rules") or (), equivalent, of, "", self._registry())
 
     async def _call(self, hook: Hook, attributes: Attributes, kind: Kind) -> Review:
         """Calls the webhook. Raises: _Denied; CallFailed; StatusError."""
@@ -198,7 +199,7 @@ def review_of(attributes: Attributes, kind: Kind, uid: str) -> Json:
     group, version, name = of.said
     said = {"group": group, "version": version, "kind": name}
     resource = {"group": of.kind.group, "version": of.kind.version, "resource": of.kind.plural}
-    shown = {**said, "version": kind_shown(of, kind)[1]}
+    shown = dict(zip(said, kind_shown(of, kind)))
     user: Json = {"username": of.user.name, "uid": of.user.uid, "groups": list(of.user.groups)}
     user = {key: value for key, value in user.items() if value}
     if of.user.extra:
@@ -215,9 +216,15 @@ def review_of(attributes: Attributes, kind: Kind, uid: str) -> Json:
 
 
 def kind_shown(of: Operation, kind: Kind) -> tuple[str, str, str]:
-    """The names of an object in the version of `kind`."""
-    group, version, name = of.said
-    return group, kind.version if kind is not of.kind else version, name
+    """The group, version and kind of an object in the version of `kind`."""
+    own = of.said[:2] == (of.kind.group, of.kind.version)
+    return (kind.group, kind.version, of.said[2]) if own and kind is not of.kind else of.said
+
+
+def views_of(attributes: Attributes, cache: WatchCache) -> Views:
+    from minikube_py.apiserver.versioned import Views
+
+    return Views(attributes, cache.conversions_of)
 
 
 def seen_by_expressions(attributes: Attributes, kind: Kind) -> dict[str, object]:
@@ -248,25 +255,27 @@ class MutatingWebhooks(Webhooks):
     kind = MUTATING
 
     async def admit(self, attributes: Attributes) -> None:
-        invoked = Invoked.begin(self.name, attributes)
+        invoked, views = Invoked.begin(self.name, attributes), views_of(attributes, self._caches)
         try:
             for at, hook in enumerate(self.hooks()):
-                kind = await self._asks(hook, attributes)
+                kind = await self._asks(hook, views)
                 if kind is None or (attributes.reinvoked and hook.id not in invoked.again):
                     continue
-                await self._admit(hook, kind, attributes, invoked, f"round_{int(attributes.reinvoked)}_index_{at}")
+                await self._admit(hook, kind, views, invoked, f"round_{int(attributes.reinvoked)}_index_{at}")
+            await views.settle()
             await asyncio.sleep(0)
         finally:
             invoked.end(attributes)
 
-    async def _admit(self, hook: Hook, kind: Kind, attributes: Attributes, invoked: Invoked, place: str) -> None:
+    async def _admit(self, hook: Hook, kind: Kind, views: Views, invoked: Invoked, place: str) -> None:
         """`place`: in the audit log."""
+        attributes, view = views.attributes, await views.of(kind)
         refusal: StatusError | None = None
         changed = False
         named = {"configuration": hook.id.partition("/")[0], "webhook": hook.name}
         try:
-            found = await self._call(hook, attributes, kind)
-            changed = await self._patch(hook, found, attributes, kind)
+            found = await self._call(hook, view, kind)
+            changed = await self._patch(hook, found, views, kind)
             if attributes.audit is not None and (patch := orjson.loads(found.patch or b"null")):
                 told = go_json.escaped(orjson.dumps(patch, option=orjson.OPT_SORT_KEYS)).decode()
                 given = go_json.dumps({**named, "patch": "", "patchType": "JSONPatch"}).decode()
@@ -285,20 +294,21 @@ class MutatingWebhooks(Webhooks):
         if refusal is not None:
             raise refusal
 
-    async def _patch(self, hook: Hook, found: Review, attributes: Attributes, kind: Kind) -> bool:
+    async def _patch(self, hook: Hook, found: Review, views: Views, kind: Kind) -> bool:
         """Whether the object changed. Raises: CallFailed; StatusError 429, 500, 504."""
         if not found.patch:
             return False
-        of, new = attributes.of, attributes.new
+        of, new, form = views.attributes.of, (await views.of(kind)).new, views.form(kind)
         group, version, name = kind_shown(of, kind)
+        said = of.said if form is of.kind else (group, version, name)
         await asyncio.sleep(0)
         before = in_order(_shown(new, {"group": group, "version": version, "kind": name}))
-        definition = of.kind.definition
-        asked = Body(key_of(of.kind), found.patch, found.patch_type, "", "", hook.name, of.sub, definition=definition)
+        named = found.patch, found.patch_type, "", "", hook.name, of.sub
+        asked = Body(key_of(form), *named, definition=form.definition)
         if is_large_patch(found.patch, JSON_PATCH, before):
-            made: Patched | str | None = await self._long.work.run("hooked", asked, before, of.said)
+            made: Patched | str | None = await self._long.work.run("hooked", asked, before, said)
         else:
-            made = patched(of.kind, asked, before, of.said)
+            made = patched(form, asked, before, said)
         if isinstance(made, str):
             raise CallFailed(made)
         if made is None:
@@ -307,6 +317,7 @@ class MutatingWebhooks(Webhooks):
         await asyncio.sleep(0)
         new.clear()
         new.update(orjson.loads(made.value))
+        views.changed(kind)
         await asyncio.sleep(0)
         return made.changed
 
@@ -318,9 +329,11 @@ class ValidatingWebhooks(Webhooks):
     kind = VALIDATING
 
     async def validate(self, attributes: Attributes) -> None:
-        asked = [(hook, kind) for hook in self.hooks() if (kind := await self._asks(hook, attributes)) is not None]
+        views = views_of(attributes, self._caches)
+        matched = [(hook, kind) for hook in self.hooks() if (kind := await self._asks(hook, views)) is not None]
+        asked = [(hook, kind, await views.of(kind)) for hook, kind in matched]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._validate(*each, attributes, at)) for at, each in enumerate(asked)]
+            tasks = [group.create_task(self._validate(*each, at)) for at, each in enumerate(asked)]
         refusal = next(filter(None, (task.result() for task in tasks)), None)
         if refusal is not None:
             raise refusal
