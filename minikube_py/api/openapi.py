@@ -1,7 +1,7 @@
 """OpenAPI: for `kubectl explain` and client-side validation.
 
 Version 3 is one document per group-version, built lazily from the schema's table and the registry. It has every path
-with its verbs and parameters, and every message that they need (`openapi_schemas`).
+with its verbs and parameters, and every message that they need (`openapi_schemas`). So has each path above them, as `apis`.
 
 Version 2 is made of these documents (`openapi_v2`), each of which adds a part. Documents and parts are kept by what
 they are made from, so that a new registry makes only those of kinds that changed.
@@ -12,8 +12,8 @@ Source: apiserver pkg/endpoints/openapi, kube-openapi pkg/handler3.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
@@ -39,12 +39,18 @@ _CODES: Final = {
     "create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201"), "delete": ("200", "202"),
 }  # fmt: skip
 YAML: Final = "application/yaml"
+_OBJECTS: Final = (JSON, YAML, openapi_v2.PROTOBUF)
+_STREAMED: Final = tuple(f"{media};stream=watch" for media in (JSON, openapi_v2.PROTOBUF))
 _TOLD: Final = {"200": "OK", "201": "Created", "202": "Accepted"}
 _LIST_PARAMETERS: Final = (
     "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "resourceVersionMatch",
-    "sendInitialEvents", "timeoutSeconds",
+    "sendInitialEvents", "shardSelector", "timeoutSeconds",
 )  # fmt: skip
-_DELETE_PARAMETERS: Final = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+_WATCH_PARAMETERS: Final = tuple(sorted((*_LIST_PARAMETERS, "allowWatchBookmarks", "watch")))
+_DELETE_PARAMETERS: Final = (
+    "dryRun", "gracePeriodSeconds", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents",
+    "propagationPolicy",
+)  # fmt: skip
 _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "create": _WRITE_PARAMETERS,
@@ -52,14 +58,14 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "patch": (*_WRITE_PARAMETERS, "force"),
     "delete": _DELETE_PARAMETERS,
     "deletecollection": tuple(sorted((*_LIST_PARAMETERS, *_DELETE_PARAMETERS))),
-    "list": tuple(sorted((*_LIST_PARAMETERS, "allowWatchBookmarks", "watch"))),
+    **dict.fromkeys(("list", "watch", "watchlist"), _WATCH_PARAMETERS),
     "log": (
         "container", "follow", "insecureSkipTLSVerifyBackend", "limitBytes", "previous", "sinceSeconds", "stream",
         "tailLines", "timestamps",
     ),
 }  # fmt: skip
 _CUSTOM_PARAMETERS: Final = {"get": ("resourceVersion",), "deletecollection": _PARAMETERS["list"]}
-_PATCHES: Final = ("apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
+_PATCHES: Final = ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
 
 
 class _Paths:
@@ -67,19 +73,22 @@ class _Paths:
 
     def __init__(self, group: str, version: str, schemas: Schemas) -> None:
         self.found: dict[str, Json] = {}
-        self._root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        self._root = f"{_root(group)}/{version}"
         self._title = _title(group, version)
-        name = _title(group, "")
-        self._tag = f"{name[:1].lower()}{name[1:]}_{version}"
+        self._tag = f"{_tag(group)}_{version}"
         self._group, self._version, self._schemas = group, version, schemas
         self._patches: tuple[str, ...] = ()
         self._custom = ""
         """The kind, of a custom resource."""
 
+    def add_discovery(self) -> None:
+        schema = self._schemas.ref("meta/v1.APIResourceList")
+        self.found[f"{self._root}/"] = _discovery(f"get{self._title}APIResources", schema, self._tag)
+
     def add(self, row: Kind) -> None:
         self._custom = row.kind if row.structure is not None else ""
         # What is no Go type has no merge keys.
-        self._patches = _PATCHES[:-1] if self._custom else _PATCHES
+        self._patches = (*_PATCHES[:2], *_PATCHES[3:]) if self._custom else _PATCHES
         collection = f"{self._root}/namespaces/{{namespace}}/{row.plural}"
         if not row.namespaced:
             collection = f"{self._root}/{row.plural}"
@@ -102,8 +111,22 @@ class _Paths:
             self._put(f"{self._root}/{row.plural}", (), own, {
                 "get": ("list", f"list{self._title}{row.kind}ForAllNamespaces", row.list_kind),
             }, row.verbs)  # fmt: skip
+        if "watch" in row.verbs and not self._custom:
+            self._add_watches(row, own, scope, middle)
         for sub in row.subresources:
             self._add_subresource(f"{collection}/{{name}}/{sub.name}", ("name", *scope), row, sub, middle)
+
+    def _add_watches(self, row: Kind, own: tuple[str, str, str], scope: tuple[str, ...], middle: str) -> None:
+        root, title = f"{self._root}/watch", f"watch{self._title}"
+        within = f"{root}/namespaces/{{namespace}}/{row.plural}" if middle else f"{root}/{row.plural}"
+
+        def put(path: str, names: tuple[str, ...], verb: str, operation_id: str) -> None:
+            self._put(path, names, own, {"get": (verb, operation_id, "WatchEvent")}, (verb,))
+
+        if middle:
+            put(f"{root}/{row.plural}", (), "watchlist", f"{title}{row.kind}ListForAllNamespaces")
+        put(within, scope, "watchlist", f"{title}{middle}{row.kind}List")
+        put(f"{within}/{{name}}", ("name", *scope), "watch", f"{title}{middle}{row.kind}")
 
     def _add_connection(self, path: str, scope: tuple[str, ...], row: Kind, sub: Subresource, middle: str) -> None:
         """What leads to a container: any bytes both ways. What is proxied has a path of its own behind it."""
@@ -160,7 +183,7 @@ class _Paths:
                 item[method] = self._operation(verb, operation_id, answer, kind)
         if item:
             shared = [*(parameter(name, "path") for name in scope), parameter("pretty")]
-            if self._custom and len(item) == 1:
+            if len(item) == 1:
                 shared += next(iter(item.values())).pop("parameters", [])
                 shared.sort(key=lambda each: each["name"])
             item["parameters"] = shared
@@ -168,7 +191,7 @@ class _Paths:
 
     def _operation(self, verb: str, operation_id: str, answer: str, kind: tuple[str, str, str]) -> Json:
         group, version, name = kind
-        answered = ("", "v1", "Status") if answer == "Status" else (group, version, answer)
+        answered = ("", "v1", answer) if answer in ("Status", "WatchEvent") else (group, version, answer)
         found: Json = {"tags": [self._tag], "operationId": operation_id}
         given = {**_PARAMETERS, **_CUSTOM_PARAMETERS} if self._custom else _PARAMETERS
         names = given["log"] if operation_id.endswith("Log") else given.get(verb, ())
@@ -178,7 +201,9 @@ class _Paths:
         if body:
             found["requestBody"] = body
         schema = {"schema": self._schemas.kind(*answered)}
-        content = {JSON: schema, "text/plain": schema} if answer == "string" else self._media(JSON, schema)
+        streamed = _STREAMED if verb in ("list", "watch", "watchlist") else ()
+        medias = _OBJECTS[:2] if self._custom else (*_OBJECTS, *streamed)
+        content = dict.fromkeys(("text/plain", *medias) if answer == "string" else medias, schema)
         codes = ("200",) if self._custom and verb == "patch" else _CODES.get(verb, ("200",))
         responses: Json = {code: {"description": _TOLD[code], "content": content} for code in codes}
         found["responses"] = {**responses, "401": {"description": "Unauthorized"}}
@@ -195,14 +220,30 @@ class _Paths:
             schema = {"schema": self._schemas.ref("meta/v1.Patch")}
             return {"content": {f"application/{patch}": schema for patch in self._patches}, "required": True}
         if verb in ("create", "update"):
-            return {"content": self._media("*/*", {"schema": self._schemas.kind(*kind)}), "required": True}
+            return {"content": self._read(self._schemas.kind(*kind)), "required": True}
         if verb == "delete" or (verb == "deletecollection" and not self._custom):
-            return {"content": self._media("*/*", {"schema": self._schemas.ref("meta/v1.DeleteOptions")})}
+            return {"content": self._read(self._schemas.ref("meta/v1.DeleteOptions"))}
         return {}
 
-    def _media(self, built_in: str, schema: Json) -> Json:
-        """For custom resources, upstream names each type that it reads and writes."""
-        return {JSON: schema, YAML: schema} if self._custom else {built_in: schema}
+    def _read(self, schema: Json) -> Json:
+        """For custom resources, upstream names each type that it reads."""
+        return {media: {"schema": schema} for media in (_OBJECTS[:2] if self._custom else ("*/*",))}
+
+
+def _root(group: str) -> str:
+    return f"/apis/{group}" if group else "/api"
+
+
+def _tag(group: str) -> str:
+    name = _title(group, "")
+    return name[:1].lower() + name[1:]
+
+
+def _discovery(operation_id: str, schema: Json, tag: str, medias: tuple[str, ...] = _OBJECTS) -> Json:
+    """What has no verb of the API, and no parameters."""
+    answers = {"description": "OK", "content": {media: {"schema": schema} for media in medias}}
+    responses = {"200": answers, "401": {"description": "Unauthorized"}}
+    return {"get": {"tags": [tag], "operationId": operation_id, "responses": responses}}
 
 
 _INFO: Final = {"title": TITLE, "version": VERSION}
@@ -212,6 +253,36 @@ _CUSTOM_INFO: Final = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 def _title(group: str, version: str) -> str:
     parts = (group.removesuffix(".k8s.io") or "core").split(".")
     return "".join(part.capitalize() for part in (*parts, version))
+
+
+class _Above(NamedTuple):
+    """A path that belongs to no group-version. Without `message`, the answer is text."""
+
+    operation_id: str
+    tag: str
+    message: str = ""
+    medias: tuple[str, ...] = _OBJECTS
+
+
+def _paths_above(groups: Iterable[str]) -> dict[str, _Above]:
+    """By path, without the slashes around it. `groups`: those built in."""
+    issuer = "getServiceAccountIssuerOpenID"
+    found = {
+        ".well-known/openid-configuration": _Above(f"{issuer}Configuration", "WellKnown", medias=(JSON,)),
+        "api": _Above("getCoreAPIVersions", "core", "meta/v1.APIVersions"),
+        "apis": _Above("getAPIVersions", "apis", "meta/v1.APIGroupList"),
+        "openid/v1/jwks": _Above(f"{issuer}Keyset", "openid", medias=("application/jwk-set+json",)),
+        "version": _Above("getCodeVersion", "version", "version.Info", (JSON,)),
+    }
+    ids = {group: f"get{_title(group, '')}APIGroup" for group in groups if group}
+    return found | {f"apis/{group}": _Above(ids[group], _tag(group), "meta/v1.APIGroup") for group in ids}
+
+
+def _document(paths: Json, schemas: Json, info: Json) -> Json:
+    components: Json = {"schemas": dict(sorted(schemas.items()))} if schemas else {}
+    if info is _INFO:
+        components["securitySchemes"] = {"BearerToken": openapi_v2.TOKEN}
+    return {"openapi": "3.0.0", "info": info, "paths": dict(sorted(paths.items())), "components": components}
 
 
 # --- documents ------------------------------------------------------------------------------------------------------
@@ -264,9 +335,13 @@ class OpenApi:
             hashes = "".join(self._hash(*of[:2]) for of in self._parts)
             self._swagger = Swagger(text, packed, etag_of(hashes.encode()))
 
+    @cached_property
+    def _above(self) -> dict[str, _Above]:
+        return _paths_above(dict.fromkeys(row.group for row in self._registry.kinds if not row.definition))
+
     @property
     def _parts(self) -> list[Of]:
-        return [(*each, "v2") for each in self._registry.group_versions]
+        return [("", "", "v2"), *((*each, "v2") for each in self._registry.group_versions)]
 
     def _part(self, group: str, version: str, what: str = "v2") -> openapi_v2.Part:
         found = self._found((group, version, what))
@@ -310,6 +385,9 @@ class OpenApi:
         return Document(self.group_version(*group_version), JSON, headers)
 
     def _group_version(self, parts: list[str]) -> tuple[str, str] | None:
+        """What a document is of: a group-version, or a path above them and ""."""
+        if (path := "/".join(parts)) in self._above:
+            return path, ""
         group_version = ("", parts[1]) if parts[0] == "api" and len(parts) == 2 else tuple(parts[1:])
         if parts[0] not in ("api", "apis") or len(group_version) != 2:
             return None
@@ -319,11 +397,10 @@ class OpenApi:
     def index(self) -> bytes:
         """Where the documents are; made without making them."""
         if self._index is None:
-            paths = {}
-            for group, version in self._registry.group_versions:
-                path = f"apis/{group}/{version}" if group else f"api/{version}"
-                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={self._hash(group, version)}"}
-            self._index = orjson.dumps({"paths": paths})
+            hashes = {f"{_root(each[0])[1:]}/{each[1]}": self._hash(*each) for each in self._registry.group_versions}
+            hashes |= {path: self._hash(path, "") for path in self._above}
+            urls = {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in sorted(hashes)}
+            self._index = orjson.dumps({"paths": urls})
         return self._index
 
     def _hash(self, group: str, version: str) -> str:
@@ -334,7 +411,7 @@ class OpenApi:
             (row.plural, row.kind, row.namespaced, row.verbs, row.definition.decode(),
              [(s.name, s.kind, s.verbs) for s in row.subresources])
             for row in self._rows(group, version)
-        ]
+        ] if version else list(self._above)  # fmt: skip
         texts = find_spec("kubernetes_validate") is not None
         made = etag_of(orjson.dumps([dict(SCHEMA.versions), VERSION, group, version, rows, texts]))
         self._hashes[group, version] = made
@@ -344,7 +421,7 @@ class OpenApi:
         return [row for row in self._registry.kinds if (row.group, row.version) == (group, version)]
 
     def group_version(self, group: str, version: str) -> bytes:
-        """The document of a group-version that is served."""
+        """The document of a group-version that is served, or of a path above them; of all these, without both."""
         found = self._found((group, version, "v3"))
         if not isinstance(found, bytes):
             found = orjson.dumps(self._build(group, version))
@@ -352,18 +429,26 @@ class OpenApi:
         return found
 
     def _build(self, group: str, version: str) -> Json:
+        if not version:
+            return self._build_above([group] if group else list(self._above))
         rows = self._rows(group, version)
         schemas = Schemas(definitions(), group, version, rows)
         paths = _Paths(group, version, schemas)
         for row in rows:
             paths.add(row)
-        return {
-            "openapi": "3.0.0",
-            "info": _CUSTOM_INFO if any(row.structure is not None for row in rows) else _INFO,
-            "paths": dict(sorted(paths.found.items())),
-            "components": {"schemas": dict(sorted(schemas.found.items()))},
-        }
+        custom = any(row.structure is not None for row in rows)
+        if not custom:
+            paths.add_discovery()
+        return _document(paths.found, schemas.found, _CUSTOM_INFO if custom else _INFO)
 
+    def _build_above(self, names: list[str]) -> Json:
+        schemas = Schemas(definitions(), "", "v1", [])
+        paths = {}
+        for name in names:
+            operation_id, tag, message, medias = self._above[name]
+            schema = schemas.ref(message) if message else {"type": "string"}
+            paths[f"/{name}/"] = _discovery(operation_id, schema, tag, medias)
+        return _document(paths, schemas.found, _INFO)
 
     def make_swagger(self) -> Swagger:
         """In one step."""
@@ -392,7 +477,7 @@ def made(registry: Registry, definitions: tuple[bytes, ...], of: Of) -> openapi_
     """What `lacks` named, of these definitions' kinds beside those that are built in; None: they do not have it."""
     kinds = registry.extended(tuple(kind for definition in definitions for kind in kinds_of(definition)))
     group, version, what = of
-    if (group, version) not in kinds.group_versions:
+    if version and (group, version) not in kinds.group_versions:
         return None
     return OpenApi(kinds).make_part(group, version) if what == "v2" else OpenApi(kinds).group_version(group, version)
 

@@ -32,7 +32,12 @@ _SPECIAL_NAMES: Final = {
     "resource.Quantity": "io.k8s.apimachinery.pkg.api.resource.Quantity",
     "intstr.IntOrString": "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
     "runtime.RawExtension": "io.k8s.apimachinery.pkg.runtime.RawExtension",
+    "version.Info": "io.k8s.apimachinery.pkg.version.Info",
 }
+_BUILT: Final = (
+    "major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform",
+)  # fmt: skip
+_COMPATIBLE: Final = ("emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor")
 _ANYTHING: Final = ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
 _SPECIAL_SCHEMAS: Final[dict[str, Json]] = {
     "resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
@@ -42,6 +47,14 @@ _SPECIAL_SCHEMAS: Final[dict[str, Json]] = {
     "meta/v1.MicroTime": {"type": "string", "format": "date-time"},
     "meta/v1.Duration": {"type": "string"},
     "meta/v1.FieldsV1": {"type": "object"},
+    "version.Info": {
+        "type": "object",
+        "required": list(_BUILT),
+        "properties": {
+            **{name: {"type": "string", "default": ""} for name in _BUILT},
+            **{name: {"type": "string"} for name in _COMPATIBLE},
+        },
+    },
     **{f"apiextensions/v1.{name}": {} for name in _ANYTHING},
 }
 _UNIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -196,18 +209,20 @@ class Schemas:
         extra = {} if default is None else {"default": default}
         if type.kind == "list":
             assert type.element is not None
-            return {"type": "array", "items": self._type(type.element, _zero(type.element)), **extra}
+            return {"type": "array", "items": self._element(type.element), **extra}
         if type.kind == "map":
             assert type.element is not None
-            element = type.element
-            inner = self.ref(element.message) if element.kind == "quantity" else self._type(element, _zero(element))
-            return {"type": "object", "additionalProperties": inner, **extra}
+            return {"type": "object", "additionalProperties": self._element(type.element), **extra}
         if type.message:
             # A bare reference cannot have sibling members.
             return {**extra, "allOf": [self.ref(type.message)]}
         found = {**_SCALARS.get(type.kind, {}), **extra}
         values = SCHEMA.enum(type.named) if type.named else ()
         return {**found, "enum": list(values)} if values else found
+
+    def _element(self, type: Type) -> Json:
+        default = _zero(type)
+        return self.ref(type.message) if type.message and default is None else self._type(type, default)
 
 
 def _default(field: Field) -> Any:
@@ -228,6 +243,7 @@ def _zero(type: Type) -> Any:
 
 _PARAMETER_TYPES: Final = {
     "force": "boolean", "orphanDependents": "boolean", "allowWatchBookmarks": "boolean", "sendInitialEvents": "boolean",
+    "ignoreStoreReadErrorWithClusterBreakingPotential": "boolean",
     "watch": "boolean", "gracePeriodSeconds": "integer", "limit": "integer", "timeoutSeconds": "integer",
     "follow": "boolean", "insecureSkipTLSVerifyBackend": "boolean", "limitBytes": "integer", "previous": "boolean",
     "sinceSeconds": "integer", "tailLines": "integer", "timestamps": "boolean",

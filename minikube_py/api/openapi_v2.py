@@ -28,9 +28,9 @@ _SPECIAL: Final[dict[str, Json]] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": "string"},
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": "string", "format": "int-or-string"},
 }
-_PRODUCED: Final = ["application/json", "application/yaml"]
-_METHODS: Final = ("get", "put", "post", "delete", "patch")
-_TOKEN: Final = {
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
+TOKEN: Final = {
     "description": "Bearer Token authentication", "type": "apiKey", "name": "authorization", "in": "header",
 }  # fmt: skip
 
@@ -79,7 +79,7 @@ def joining(parts: Iterable[Part]) -> Generator[None, None, tuple[bytes, bytes]]
     paths: dict[str, Entry] = {}
     found: dict[str, Entry] = {}
     for each in parts:
-        info = each.info
+        info = info or each.info
         paths.update(each.paths)
         for name, entry in each.definitions.items():
             found[name] = entry if name not in found or found[name] == entry else _merged(name, found[name], entry)
@@ -92,7 +92,7 @@ def joining(parts: Iterable[Part]) -> Generator[None, None, tuple[bytes, bytes]]
     fields = [b"".join(each.protobuf for each in group) for group in entries]
     yield
     head = {"swagger": "2.0", "info": info}
-    tail = {"securityDefinitions": {"BearerToken": _TOKEN}, "security": [{"BearerToken": []}]}
+    tail = {"securityDefinitions": {"BearerToken": TOKEN}, "security": [{"BearerToken": []}]}
     middle = b'"paths":{%b},"definitions":{%b}' % (members[0], members[1])
     text = b"%b,%b,%b" % (orjson.dumps(head)[:-1], middle, orjson.dumps(tail)[1:])
     yield
@@ -168,19 +168,17 @@ def _path(item: Json) -> Json:
 def _operation(operation: Json) -> Json:
     body = operation.get("requestBody", {}).get("content", {})
     answered = operation["responses"]["200"].get("content", {})
-    # Version 3 names YAML for custom resources alone.
-    custom = "application/yaml" in answered
-    streamed = operation.get("x-kubernetes-action") == "list" and not custom
+    built_in = "x-kubernetes-action" in operation and not {PROTOBUF, "*/*"}.isdisjoint(answered)
     parameters = [_parameter(each) for each in operation.get("parameters", ())]
     if body:
         required = {"required": True} if operation["requestBody"].get("required") else {}
         schema = _schema(next(iter(body.values()))["schema"])
         parameters.insert(0, {"name": "body", "in": "body", **required, "schema": schema})
     kept = {name: value for name, value in operation.items() if name.startswith("x-") or name in _KEPT}
-    found = {**kept, "consumes": list(body or (answered if custom else ("*/*",))), "schemes": ["https"]}
-    objects = () if "*/*" in answered else _PRODUCED
-    found["produces"] = [*objects, *(each for each in answered if each not in _PRODUCED)]
-    found["produces"] += [f"{_PRODUCED[0]};stream=watch"] * streamed
+    found = {**kept, "schemes": ["https"], "produces": list(answered)}
+    consumed = list(body or (("*/*",) if built_in else answered))
+    if body or built_in or "$ref" in next(iter(answered.values()))["schema"]:
+        found["consumes"] = consumed
     if parameters:
         found["parameters"] = parameters
     return {**found, "responses": {code: _response(each) for code, each in operation["responses"].items()}}

@@ -440,6 +440,17 @@ ADMISSION: dict[str, str] = {
 }
 """Plugins that upstream enables by default; comparisons of other things run upstream without them."""
 
+OPENAPI: dict[str, str] = {
+    "texts": "operations and parameters have none; those of fields come from a package that need not be installed",
+    "untold members": "a member without a text is a bare reference upstream, and the only one of `allOf` here: the "
+    "documents must not depend on the package of the texts",
+    "shared parameters": "in version 2 each operation has its own parameters, where upstream refers to shared ones; "
+    "they are in order of their names, as upstream's are in version 3",
+    "groups that do not use it": "options and events that all groups have name as kinds those of groups whose paths "
+    "take or send them; upstream in version 2 those of all groups that it knows, unserved ones as well",
+}
+"""What documents of OpenAPI tell otherwise; all else is alike: paths, operations, schemas."""
+
 KUBECTL: dict[str, str] = {
     "describe pod": "our kubelets report a host IP and container ids, as real ones do; KWOK's do not",
     "logs": "our kubelets answer with an empty log; upstream cannot reach KWOK's",

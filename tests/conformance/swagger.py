@@ -1,19 +1,30 @@
-"""Two OpenAPI documents of version 2 side by side: ours tells a part of what upstream's tells, and the same of it."""
+"""OpenAPI documents of two servers side by side, of version 2 and of version 3.
+
+    python tests/conformance/swagger.py
+
+records what upstream tells of its operations, as data/openapi_operations.json. Upstream is run by `tools/upstream`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-import yaml
-from asking import Ask, Server
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+
+import needs  # noqa: E402
+import openapi_told  # noqa: E402
+import yaml  # noqa: E402
+from asking import Ask, Server  # noqa: E402
+from differences import OPENAPI  # noqa: E402
 
 Json = dict[str, Any]
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _GVK = "x-kubernetes-group-version-kind"
-NOT_HONOURED = {"shardSelector", "ignoreStoreReadErrorWithClusterBreakingPotential"}
-"""Parameters of upstream's alpha features, which ours does not know."""
+RECORDED = Path(__file__).parent / "data" / "openapi_operations.json"
 
 
 def resources(server: Server) -> dict[str, Json]:
@@ -31,47 +42,100 @@ def resources(server: Server) -> dict[str, Json]:
     }
 
 
-def _bare(value: Any, names: bool = False) -> Any:
-    """Without texts, which need not be installed. `names`: the members are names of members, not words of a schema."""
-    if isinstance(value, list):
-        return [_bare(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {k: _bare(each, k == "properties" and not names) for k, each in value.items() if names or k != "description"}
+def document(server: Server, path: str, accept: str = "application/json") -> bytes:
+    return server.ask(Ask("openapi", "GET", path, accept=accept)).body
 
 
-def differences(theirs: Json, mine: Json) -> list[str]:
-    found = []
-    for name, schema in _bare(mine["definitions"], True).items():
-        wanted = _bare(theirs["definitions"].get(name, {}))
-        told, known = schema.pop(_GVK, ()), wanted.pop(_GVK, ())
-        # Of what all groups have, ours tells the groups that it serves.
-        if schema != wanted or [kind for kind in told if kind not in known]:
-            found.append(f"{name}: {wanted} {known}, ours {schema} {told}")
-    for path, item in mine["paths"].items():
-        wanted = dict(_operations(theirs, theirs["paths"].get(path, {})))
-        for method, operation in _operations(mine, item):
-            if operation != wanted.get(method):
-                found.append(f"{method} {path}: {wanted.get(method)}, ours {operation}")
+def documents_of_version_3(server: Server) -> dict[str, Json]:
+    """By path, as the root lists them."""
+    listed = json.loads(document(server, "/openapi/v3"))["paths"]
+    return {name: json.loads(document(server, entry["serverRelativeURL"])) for name, entry in listed.items()}
+
+
+def users(documents: dict[str, Json]) -> dict[str, set[str]]:
+    """The group-versions (`/v1`, `apps/v1`) that tell a schema, by its name."""
+    found: dict[str, set[str]] = {}
+    for path, told in documents.items():
+        for name in _schemas(told):
+            found.setdefault(name, set()).add("/".join(["", *path.split("/")[1:]][-2:]))
     return found
 
 
-def _operations(document: Json, item: Json) -> Iterator[tuple[str, Json]]:
-    shared = item.get("parameters", ())
-    for method, operation in item.items():
-        if method == "parameters":
-            continue
-        told = _bare({k: each for k, each in operation.items() if k not in ("consumes", "parameters", "produces")})
-        parameters = [_resolved(document, each) for each in (*shared, *operation.get("parameters", ()))]
-        told["parameters"] = {each["name"]: _bare(each) for each in parameters if each["name"] not in NOT_HONOURED}
-        told["produces"] = {each for each in operation["produces"] if "protobuf" not in each and "cbor" not in each}
-        told["consumes"] = {each for each in operation["consumes"] if "cbor" not in each}
-        yield method, told
+# --- what differs on purpose: a view of a document for each rule ------------------------------------------------------
 
 
-def _resolved(document: Json, parameter: Json) -> Json:
-    name = parameter.get("$ref", "").removeprefix("#/parameters/")
-    return document["parameters"][name] if name else parameter
+def _without_texts(value: Any, names: bool = False) -> Any:
+    """`names`: the members are names of members, not words of a schema."""
+    if isinstance(value, list):
+        return [_without_texts(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: each for name, each in value.items() if names or name != "description"}
+    return {name: _without_texts(each, name == "properties" and not names) for name, each in kept.items()}
+
+
+def _with_bare_references(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_bare_references(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"allOf"} and len(value["allOf"]) == 1:
+        return value["allOf"][0]
+    return {name: _with_bare_references(each) for name, each in value.items()}
+
+
+def _with_own_parameters(told: Json) -> Json:
+    shared = {"parameters": told.get("parameters", {})}
+    for item in told["paths"].values():
+        for each in (item, *item.values()):
+            if isinstance(each, dict) and "parameters" in each:
+                found = [openapi_told.resolved(shared, parameter) for parameter in each["parameters"]]
+                each["parameters"] = sorted(found, key=lambda parameter: (parameter["name"], parameter["in"]))
+    return {name: each for name, each in told.items() if name != "parameters"}
+
+
+def _schemas(told: Json) -> Json:
+    found: Json = told["definitions"] if "definitions" in told else told["components"].get("schemas", {})
+    return found
+
+
+def _with_kinds_of(users: dict[str, set[str]]) -> Callable[[Json], Json]:
+    def view(told: Json) -> Json:
+        for name, schema in _schemas(told).items():
+            if len(schema.get(_GVK, ())) > 1:
+                own = users[name]
+                schema[_GVK] = [kind for kind in schema[_GVK] if f"{kind['group']}/{kind['version']}" in own]
+        return told
+
+    return view
+
+
+def seen(told: Json, users: dict[str, set[str]]) -> Json:
+    """Through all views."""
+    views = {
+        "texts": _without_texts,
+        "untold members": _with_bare_references,
+        "shared parameters": _with_own_parameters,
+        "groups that do not use it": _with_kinds_of(users),
+    }
+    assert views.keys() == OPENAPI.keys()
+    for view in views.values():
+        told = view(told)
+    return told
+
+
+def differences(theirs: Json, mine: Json, users: dict[str, set[str]]) -> list[str]:
+    theirs, mine = seen(theirs, users), seen(mine, users)
+    heads = [{name: each[name] for name in _HEAD if name in each} for each in (theirs, mine)]
+    pairs = {"": heads, "schema": map(_schemas, (theirs, mine)), "path": [theirs["paths"], mine["paths"]]}
+    found = []
+    for kind, (wanted, told) in pairs.items():
+        names = [name for name in sorted(wanted.keys() | told.keys()) if wanted.get(name) != told.get(name)]
+        found += [f"{kind} {name}: {wanted.get(name)}, ours {told.get(name)}" for name in names]
+    return found
+
+
+_HEAD = ("openapi", "swagger", "info", "security", "securityDefinitions")
 
 
 def differs(theirs: bytes, mine: bytes) -> str:
@@ -126,3 +190,15 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return number, at
+
+
+def main() -> None:
+    with needs.original() as upstream, Server(upstream["url"], upstream["token"]) as server:
+        told = openapi_told.version_2(json.loads(document(server, "/openapi/v2")))
+        found = openapi_told.packed(told, documents_of_version_3(server))
+    RECORDED.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    print(f"wrote {RECORDED.name}: {len(found['operations'])} operations, {len(found['documents'])} documents")
+
+
+if __name__ == "__main__":
+    main()

@@ -175,11 +175,12 @@ def test_accept_headers_are_read_by_weight() -> None:
 # --- OpenAPI --------------------------------------------------------------------------------------------------------
 
 
-def test_the_index_names_every_group_version() -> None:
+def test_the_index_names_every_group_version_and_what_is_above_them() -> None:
     found = openapi.document("/openapi/v3", PLAIN)
     assert found is not None
     paths = orjson.loads(found.body)["paths"]
-    assert set(paths) == {f"apis/{g}/{v}" if g else f"api/{v}" for g, v in REGISTRY.group_versions}
+    versions = {f"apis/{g}/{v}" if g else f"api/{v}" for g, v in REGISTRY.group_versions}
+    assert versions < set(paths) and {"api", "apis", "apis/apps", "version"} <= set(paths)
     for path, entry in paths.items():
         url = entry["serverRelativeURL"]
         assert url.startswith(f"/openapi/v3/{path}?hash=")
@@ -260,6 +261,7 @@ def test_version_two_tells_all_groups_in_json_and_protobuf() -> None:
     assert content["swagger"] == "2.0" and packed.body == openapi_v2.protobuf(content)
     assert packed.body.startswith(b"\n\x032.0") and packed.headers == told.headers
     parts = [spec(*each) for each in REGISTRY.group_versions]
+    parts += [orjson.loads(OPENAPI.group_version("", ""))]
     assert content["paths"].keys() == set().union(*(part["paths"] for part in parts))
     assert content["definitions"].keys() == set().union(*(part["components"]["schemas"] for part in parts))
     assert {each.removeprefix("#/definitions/") for each in _references(content)} <= content["definitions"].keys()
