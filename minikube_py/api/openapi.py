@@ -1,7 +1,7 @@
 """OpenAPI: for `kubectl explain` and client-side validation.
 
 Version 3 is one document per group-version, built lazily from the schema's table and the registry. It has every path
-with its verbs and parameters, and every message that they need (`openapi_schemas`). So has each path above them, as `apis`.
+with its verbs and parameters, and every message that they need (`openapi_schemas`). So have the paths above them.
 
 Version 2 is made of these documents (`openapi_v2`), each of which adds a part. Documents and parts are kept by what
 they are made from, so that a new registry makes only those of kinds that changed.

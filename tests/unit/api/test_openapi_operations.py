@@ -61,7 +61,7 @@ def test_a_path_above_the_group_versions_has_a_document_with_what_it_needs() -> 
 
 
 def test_a_custom_group_adds_what_its_kinds_have_and_nothing_above_them() -> None:
-    """As upstream: neither discovery nor watches of custom resources are told."""
+    """As upstream: neither discovery nor watches of custom resources are described."""
     names = {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
     status = {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]}
