@@ -357,7 +357,7 @@ class Kind:
 
 NAMED: Final = {"metadata.name": Selectable(("metadata", "name"))}
 NAMESPACED: Final = {**NAMED, "metadata.namespace": Selectable(("metadata", "namespace"))}
-"""The field labels of every kind, without a namespace and with one."""
+"""The name alone, and with it the namespace, which cluster-scoped kinds without labels of their own have, too."""
 
 
 def status_of(kind: str) -> Subresource:

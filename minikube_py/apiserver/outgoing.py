@@ -10,7 +10,7 @@ import base64
 import ssl
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minikube_py.env import SystemClock
 
@@ -106,11 +106,12 @@ class HttpsOutgoing:
         import aiohttp
 
         for again in (True, False):
+            made: list[str] = []
             try:
-                return await self._post(target, headers, body, timeout_s, context, name)
+                return await self._post(target, headers, body, timeout_s, context, name, made)
             except aiohttp.ServerDisconnectedError:
-                # A pooled connection was closed; retry on a fresh one.
-                if not again:
+                # A pooled connection was closed: retry. Who closed a fresh one may have acted on the request.
+                if not again or made:
                     raise NoAnswer("EOF") from None
             except TimeoutError:
                 raise NoAnswer(DEADLINE) from None
@@ -126,17 +127,21 @@ class HttpsOutgoing:
         timeout_s: float,
         context: ssl.SSLContext,
         name: str | None,
+        made: list[str],
     ) -> Answer:
+        """Adds to `made` if it makes a connection."""
         import aiohttp
 
         if self._session is None:
             from minikube_py.client.connector import Connector
 
-            self._session = aiohttp.ClientSession(connector=Connector(limit=0))
+            traced = aiohttp.TraceConfig()
+            traced.on_connection_create_end.append(_note_made)
+            self._session = aiohttp.ClientSession(connector=Connector(limit=0), trace_configs=[traced])
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with self._session.post(
             target, data=body, headers=headers, ssl=context, server_hostname=name, timeout=timeout,
-            max_redirects=_REDIRECTS_MAX,
+            max_redirects=_REDIRECTS_MAX, trace_request_ctx=made,
         ) as response:  # fmt: skip
             found = bytearray()
             async for chunk in response.content.iter_chunked(1 << 16):
@@ -148,6 +153,10 @@ class HttpsOutgoing:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+
+async def _note_made(session: object, context: Any, params: object) -> None:
+    context.trace_request_ctx.append("made")
 
 
 def _wait_s(answer: Answer) -> int | None:

@@ -52,8 +52,14 @@ class Places:
         try:
             await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled() and place.exception() is None:
-                self.give()
+            if not place.cancelled():
+                if place.exception() is None:
+                    self.give()
+            elif (queue := self._queues.get(user)) and place in queue:
+                queue.remove(place)
+                self.waiting -= 1
+                if not queue:
+                    del self._queues[user]
             raise
 
     def give(self) -> None:

@@ -42,6 +42,7 @@ async def _said(folder: Path, webhooks: WebhookServer, name: str, plural: str) -
         ("c-busy", 500, FAILED + "the server is currently unable to handle the request", {"c-busy": RETRIES_MAX + 1}),
         ("c-deny-later", 429, "denied the request", {"c-deny-later": 1}),
         ("c-no-namespace", 201, "", {"c-no-namespace": 1}),
+        ("c-gone", 500, "EOF", {"c-gone": 1}),
     ],
 )
 async def test_a_webhook_is_understood_as_by_client_go(

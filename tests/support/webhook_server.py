@@ -186,6 +186,9 @@ class WebhookServer:
                 server.sent[side]["/".join(rest)].append(asked)
                 if rest[0] == "hang":
                     server.ended.wait()
+                if rest[0] == "c-gone":
+                    self.close_connection = True
+                    return
                 status, media, body = ANSWERS.get(rest[0], review)(asked)
                 with contextlib.suppress(OSError):
                     self.send_response(status)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from minikube_py.api.admission_expressions import validate_conditions
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import FieldError, Json, duplicate, go_quote, invalid_value, not_supported, required
-from minikube_py.api.kind import NAMED, Kind, status_of
+from minikube_py.api.kind import NAMESPACED, Kind, status_of
 from minikube_py.api.meta import (
     first_generation,
     is_dns1035_label,
@@ -296,7 +296,7 @@ def _configuration(kind: str, mutating: bool) -> Kind:
     return Kind(
         GROUP, "v1", kind, f"{kind.lower()}s", kind.lower(), False,
         categories=("api-extensions",),
-        selectable=NAMED,
+        selectable=NAMESPACED,
         allow_unconditional_update=False,
         default=_default(mutating),
         prepare_create=first_generation,
@@ -385,7 +385,7 @@ def _kind(
     return Kind(
         GROUP, "v1", name, plural, name.lower(), False,
         categories=("api-extensions",),
-        selectable=NAMED,
+        selectable=NAMESPACED,
         allow_unconditional_update=False,
         generation=True,
         validate=lambda new: validate(new, None),

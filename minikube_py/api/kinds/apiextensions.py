@@ -12,7 +12,7 @@ from typing import Final
 from minikube_py.api import go_numbers
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import Json
-from minikube_py.api.kind import NAMED, Kind, status_of
+from minikube_py.api.kind import NAMESPACED, Kind, status_of
 
 GROUP: Final = "apiextensions.k8s.io"
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -91,7 +91,7 @@ CUSTOMRESOURCEDEFINITIONS: Final = Kind(
     short_names=("crd", "crds"),
     categories=("api-extensions",),
     subresources=(status_of("CustomResourceDefinition"),),
-    selectable=NAMED,
+    selectable=NAMESPACED,
     generation=True,
     storage_version=f"{GROUP}/v1beta1",
     allow_unconditional_update=False,

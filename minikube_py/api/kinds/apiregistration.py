@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, Json, forbidden_value, go_quote, invalid_value, not_supported, required
-from minikube_py.api.kind import NAMED, Kind, status_of
+from minikube_py.api.kind import NAMESPACED, Kind, status_of
 from minikube_py.api.meta import Messages, is_dns1035_label, is_dns1123_subdomain, is_path_segment, is_port_number
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.validation.metadata import keep_metadata, validate_object_meta, validate_object_meta_update
@@ -152,7 +152,7 @@ APISERVICES: Final = Kind(
     GROUP, "v1", "APIService", "apiservices", "apiservice", False,
     categories=("api-extensions",),
     subresources=(status_of("APIService"),),
-    selectable=NAMED,
+    selectable=NAMESPACED,
     allow_unconditional_update=False,
     also_reset={"status": (("metadata",),)},
     default=_default,

@@ -20,7 +20,7 @@ from minikube_py.api.errors import (
     not_supported,
     required,
 )
-from minikube_py.api.kind import NAMED, Kind, status_of
+from minikube_py.api.kind import NAMESPACED, Kind, status_of
 from minikube_py.api.meta import is_dns1123_label, is_dns1123_subdomain
 from minikube_py.api.printing import AGE, NAME, NONE, Age, Printer, column
 from minikube_py.api.rules import Check, at, named_by, rules
@@ -437,7 +437,7 @@ def _create(obj: Json) -> None:
 
 
 _FACTS: Final[dict[str, Any]] = {
-    "selectable": NAMED, "generation": True, "also_reset": {"status": (("metadata",),)}, "prepare_create": _create,
+    "selectable": NAMESPACED, "generation": True, "also_reset": {"status": (("metadata",),)}, "prepare_create": _create,
     "prepare_status": keep_metadata, "warn": _warn,
 }  # fmt: skip
 _STATUS: Final = {"status": lambda new, old: _validate_status(new)}

@@ -18,7 +18,7 @@ from minikube_py.api.errors import (
     required,
     too_long,
 )  # fmt: skip
-from minikube_py.api.kind import NAMED, NAMESPACED, Cluster, Kind, status_of
+from minikube_py.api.kind import NAMESPACED, Cluster, Kind, status_of
 from minikube_py.api.label_selectors import selector_text
 from minikube_py.api.meta import (
     Messages,
@@ -350,7 +350,7 @@ def _print_class(obj: Json, age: Age) -> list[Any]:
 
 INGRESSCLASSES: Final = Kind(
     GROUP, "v1", "IngressClass", "ingressclasses", "ingressclass", False,
-    selectable=NAMED,
+    selectable=NAMESPACED,
     generation=True,
     is_default=_is_default_class,
     default=_default_class,

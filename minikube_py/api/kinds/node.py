@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import FieldError, Json, duplicate, required
-from minikube_py.api.kind import NAMED, Kind
+from minikube_py.api.kind import NAMESPACED, Kind
 from minikube_py.api.meta import is_dns1123_label, is_dns1123_subdomain, validate_immutable, validate_labels
 from minikube_py.api.pod_warnings import DEPRECATED_LABELS
 from minikube_py.api.printing import AGE, NAME, Printer, column
@@ -67,7 +67,7 @@ def _warnings(runtime: Json, old: Json | None) -> list[str]:
 
 RUNTIMECLASSES: Final = Kind(
     "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass", False,
-    selectable=NAMED,
+    selectable=NAMESPACED,
     allow_create_on_update=True,
     allow_unconditional_update=False,
     default=_default,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, Json, invalid_value, not_supported, required
-from minikube_py.api.kind import NAMED, NAMESPACED, Kind
+from minikube_py.api.kind import NAMESPACED, Kind
 from minikube_py.api.meta import is_dns1123_subdomain, is_path_segment
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.validation.affinity import validate_label_selector
@@ -75,7 +75,7 @@ def _role(kind: str, plural: str, namespaced: bool) -> Kind:
 
     return Kind(
         GROUP, "v1", kind, plural, kind.lower(), namespaced,
-        selectable=NAMESPACED if namespaced else NAMED,
+        selectable=NAMESPACED,
         allow_create_on_update=True,
         default=_default_role,
         validate=lambda role: _validate_role(role, namespaced),
@@ -170,7 +170,7 @@ def _binding(kind: str, plural: str, namespaced: bool) -> Kind:
 
     return Kind(
         GROUP, "v1", kind, plural, kind.lower(), namespaced,
-        selectable=NAMESPACED if namespaced else NAMED,
+        selectable=NAMESPACED,
         allow_create_on_update=True,
         default=_default_binding,
         validate=validate,

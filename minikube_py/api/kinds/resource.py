@@ -286,7 +286,7 @@ def _validate_class_update(new: Json, old: Json) -> list[FieldError]:
 
 DEVICECLASSES: Final = Kind(
     GROUP, "v1", "DeviceClass", "deviceclasses", "deviceclass", False,
-    selectable=NAMED,
+    selectable=NAMESPACED,
     delete_answer="object",
     generation=True,
     default=_default_class,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, Json, forbidden, forbidden_value
-from minikube_py.api.kind import NAMED, Cluster, Kind
+from minikube_py.api.kind import NAMESPACED, Cluster, Kind
 from minikube_py.api.meta import first_generation, is_dns1123_subdomain, validate_immutable
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import at, defaults, not_empty, one_of, rules
@@ -78,7 +78,7 @@ def _print(priority: Json, age: Age) -> list[Any]:
 PRIORITYCLASSES: Final = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", False,
     short_names=("pc",),
-    selectable=NAMED,
+    selectable=NAMESPACED,
     default=defaults({"preemptionPolicy": PREEMPT_LOWER, "value": 0}),
     prepare_create=first_generation,
     validate=rules(

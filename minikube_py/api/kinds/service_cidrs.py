@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import FieldError, Json, invalid_value, required
-from minikube_py.api.kind import NAMED, Kind, status_of
+from minikube_py.api.kind import NAMESPACED, Kind, status_of
 from minikube_py.api.meta import is_dns1123_subdomain, is_path_segment, validate_immutable
 from minikube_py.api.printing import AGE, NAME, NONE, Age, Printer, column
 from minikube_py.api.rules import defaults, named_by
@@ -81,7 +81,7 @@ def _print_address(obj: Json, age: Age) -> list[Any]:
 IPADDRESSES: Final = Kind(
     GROUP, "v1", "IPAddress", "ipaddresses", "ipaddress", False,
     short_names=("ip",),
-    selectable=NAMED,
+    selectable=NAMESPACED,
     default=_default_address,
     validate=_validate_address,
     validate_update={"": _validate_address_update},
@@ -139,7 +139,7 @@ def _validate_update(new: Json, old: Json) -> list[FieldError]:
 SERVICECIDRS: Final = Kind(
     GROUP, "v1", "ServiceCIDR", "servicecidrs", "servicecidr", False,
     subresources=(status_of("ServiceCIDR"),),
-    selectable=NAMED,
+    selectable=NAMESPACED,
     also_reset={"status": (("metadata",),)},
     default=defaults({"spec": {}, "status": {}}),
     prepare_create=lambda obj: obj.update(status={}),

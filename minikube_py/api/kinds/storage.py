@@ -21,7 +21,7 @@ from minikube_py.api.errors import (
     required,
     too_long,
 )  # fmt: skip
-from minikube_py.api.kind import NAMED, NAMESPACED, Cluster, Kind, Validate, status_of
+from minikube_py.api.kind import NAMESPACED, Cluster, Kind, Validate, status_of
 from minikube_py.api.meta import (
     is_dns1123_subdomain,
     is_qualified_name,
@@ -175,7 +175,7 @@ STORAGECLASSES: Final = Kind(
     GROUP, "v1", "StorageClass", "storageclasses", "storageclass", False,
     short_names=("sc",),
     delete_answer="object",
-    selectable=NAMED,
+    selectable=NAMESPACED,
     is_default=is_default_class,
     default=defaults({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
     validate=_validate_class,
@@ -306,7 +306,7 @@ def _print_driver(driver: Json, age: Age) -> list[Any]:
 CSIDRIVERS: Final = Kind(
     GROUP, "v1", "CSIDriver", "csidrivers", "csidriver", False,
     delete_answer="object",
-    selectable=NAMED,
+    selectable=NAMESPACED,
     generation=True,
     allow_unconditional_update=False,
     default=_default_driver,
@@ -399,7 +399,7 @@ def _go_driver(driver: Json) -> Json:
 CSINODES: Final = Kind(
     GROUP, "v1", "CSINode", "csinodes", "csinode", False,
     delete_answer="object",
-    selectable=NAMED,
+    selectable=NAMESPACED,
     allow_unconditional_update=False,
     default=_default_node,
     validate=_validate_node,
@@ -547,7 +547,7 @@ VOLUMEATTACHMENTS: Final = Kind(
     subresources=(status_of("VolumeAttachment"),),
     also_reset={"status": (("metadata",),)},
     delete_answer="object",
-    selectable=NAMED,
+    selectable=NAMESPACED,
     allow_unconditional_update=False,
     default=_default_attachment,
     prepare_create=_clear_status,

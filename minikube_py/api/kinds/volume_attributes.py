@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from minikube_py.api.errors import FieldError, Json, forbidden_value, required
-from minikube_py.api.kind import NAMED, Cluster, Kind
+from minikube_py.api.kind import NAMESPACED, Cluster, Kind
 from minikube_py.api.kinds.core.volumes import protect
 from minikube_py.api.kinds.storage import GROUP, validate_parameters, validate_provisioner
 from minikube_py.api.meta import is_dns1123_subdomain
@@ -46,7 +46,7 @@ def _admit(new: Json, old: Json | None, cluster: Cluster) -> None:
 VOLUMEATTRIBUTESCLASSES: Final = Kind(
     GROUP, "v1", "VolumeAttributesClass", "volumeattributesclasses", "volumeattributesclass", False,
     short_names=("vac",),
-    selectable=NAMED,
+    selectable=NAMESPACED,
     delete_answer="object",
     admit=_admit,
     default=defaults({"driverName": ""}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
@@ -191,7 +192,7 @@ def _bench(subject: Subject, name: str, costs: list[Cost]) -> Part:
         for batch in world.batches:
             study.ask(candidate, batch, report)
         figures = {figure: fmean(values) for figure, values in report["figures"].items()}
-        costs.append(Cost(name, title, *(figures[each] for each in Cost._fields[2:])))
+        costs.append(Cost(name, title, *(figures.get(each, math.nan) for each in Cost._fields[2:])))
         if title == subject.title and report["wrong"]:
             part.failure = Failure("it never rules out a node that fits", f"{report['wrong']} requests")
         elif title == subject.title and figures["let_through"] > front.bound:

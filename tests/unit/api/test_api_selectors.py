@@ -107,6 +107,14 @@ def test_both_grammars_mix() -> None:
     assert str(selector.indexed) == "free.cpu>4,metadata.name=x,spec.unschedulable!=true"
 
 
+def test_a_cluster_scoped_kind_without_labels_of_its_own_has_an_empty_namespace() -> None:
+    kind, one = BY_PLURAL["storageclasses"], {"metadata": {"name": "one"}}
+    for text, selected in (("metadata.namespace=x", False), ("metadata.namespace!=x", True)):
+        assert parse_field_selector(kind, text).matches(one) is selected, text
+    with pytest.raises(StatusError, match="is not a known field selector: only "):
+        parse_field_selector(kind, "spec.bogus=1")
+
+
 def test_an_empty_value_is_left_to_the_server_as_it_equals_a_missing_field() -> None:
     assert not parse_field_selector(core.NODES, "metadata.name=").indexed
 

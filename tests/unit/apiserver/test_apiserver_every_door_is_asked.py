@@ -17,10 +17,10 @@ SEEN = (
 )
 ASKED: tuple[tuple[str, str, Any, str], ...] = (
     ("POST", TOKEN, {"spec": {}}, "TokenRequest serviceaccounts token CREATE default -"),
-    ("GET", f"{PODS}/proxy/proxy/a/b", None, "PodProxyOptions pods proxy CONNECT proxy a/b"),
-    ("POST", f"{PODS}/proxy:80/proxy/", None, "PodProxyOptions pods proxy CONNECT proxy:80 -"),
+    ("GET", f"{PODS}/proxy/proxy/a/b", None, "PodProxyOptions pods proxy CONNECT proxy /a/b"),
+    ("POST", f"{PODS}/proxy:80/proxy/", None, "PodProxyOptions pods proxy CONNECT proxy:80 /"),
     ("DELETE", f"{DEFAULT}/services/s/proxy", None, "ServiceProxyOptions services proxy CONNECT s -"),
-    ("GET", "/api/v1/nodes/n1/proxy/healthz", None, "NodeProxyOptions nodes proxy CONNECT n1 healthz"),
+    ("GET", "/api/v1/nodes/n1/proxy/healthz", None, "NodeProxyOptions nodes proxy CONNECT n1 /healthz"),
     ("POST", f"{DEFAULT}/bindings", TO_N1, "Binding bindings  CREATE free -"),
     ("POST", f"{PODS}/free/binding", TO_N1, "Binding pods binding CREATE free -"),
 )  # fmt: skip
@@ -84,7 +84,7 @@ async def test_a_connection_goes_where_admission_leaves_it(core: Core) -> None:
     reached = {"status": {"phase": "Running", "podIP": "10.0.0.9"}}
     await core.done("PATCH", f"{PODS}/web/status", reached, content_type=MERGE)
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/proxy"], "operations": ["CONNECT"]}
-    patch = "object.path == 'kept/a' ? [] : [JSONPatch{op: 'add', path: '/path', value: 'moved to/b'}]"
+    patch = "object.path == '/kept/a/' ? [] : [JSONPatch{op: 'add', path: '/path', value: '/moved to/b'}]"
     spec = {
         "matchConstraints": {"resourceRules": [rule]},
         "reinvocationPolicy": "Never",

@@ -43,6 +43,20 @@ async def test_places_go_to_one_user_after_the_other_and_who_leaves_takes_none()
     await asyncio.wait_for(places.take("last"), 5)
 
 
+async def test_who_no_longer_waits_is_not_counted() -> None:
+    places = Places(0, 2)
+    gone = [asyncio.ensure_future(places.take("busy")) for _ in range(2)]
+    await settled()
+    for each in gone:
+        each.cancel()
+    await asyncio.gather(*gone, return_exceptions=True)
+    assert places.waiting == 0
+    waiting = asyncio.ensure_future(places.take("busy"))
+    await settled()
+    places.give()
+    await asyncio.wait_for(waiting, 5)
+
+
 async def test_whoever_waits_most_makes_room_for_others() -> None:
     places = Places(0, 4)
     busy = [asyncio.ensure_future(places.take("busy")) for _ in range(4)]

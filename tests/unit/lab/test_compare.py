@@ -334,19 +334,25 @@ def test_the_pods_are_placed_by_the_profile_that_they_name(tmp_path: Path) -> No
         assert first == second
 
 
-def test_the_page_of_flow_has_the_figures_of_its_data() -> None:
+@pytest.mark.parametrize(
+    ("data", "at", "better"),
+    [
+        ("flow", 1, {"second": "flow"}),
+        ("flow-bestfit", 2, {"first": "**GpuBestFit**", "second places less": "flow places less"}),
+    ],
+)
+def test_the_page_of_flow_has_the_figures_of_its_data(data: str, at: int, better: dict[str, str]) -> None:
     docs = Path(__file__).parents[3] / "docs"
-    recorded = json.loads((docs / "data/flow.json").read_text(encoding="utf-8"))
+    recorded = json.loads((docs / f"data/{data}.json").read_text(encoding="utf-8"))
     page = (docs / "flow.md").read_text(encoding="utf-8")
     assert f"--seeds {len(recorded['seeds'])} --pods {recorded['pods']} --nodes {recorded['nodes']}" in page
-    rows = [line for line in page.partition("| Measure |")[2].splitlines() if line.startswith("| ")]
-    assert len(rows) == 4
-    for row, name in zip(rows, ("packing", "fragmentation", "unschedulable", "imbalance")):
+    rows = [line for line in page.split("| Measure |")[at].splitlines() if line.startswith("| ")][-4:]
+    for row, name in zip(rows, ("packing", "fragmentation", "unschedulable", "imbalance"), strict=True):
         found = recorded["measures"][name]
         first, second = (f"{found[f'mean_{each}']['value']:.2f}" for each in ("first", "second"))
         difference = "{value:.2f} [{low:.2f}, {high:.2f}]".format(**found["difference"])
-        better = {"second": "flow"}.get(found["better_is"], found["better_is"])
+        told = better.get(found["better_is"], found["better_is"])
         assert (
             row.startswith(f"| {name}")
-            and f"| {first} | {second} | {difference} | {found['p_corrected']:.3f} | {better} |" in row
+            and f"| {first} | {second} | {difference} | {found['p_corrected']:.3f} | {told} |" in row
         )

@@ -320,15 +320,19 @@ def test_the_readme_names_the_skylines_strongest_rival_and_the_mode_of_the_run()
     assert len(costs) == 4 and {row[4] for row in rows} == {"0 [0, 0]"}
     slower = [costs["skyline", policy] / costs["oracle", policy] for policy in ("packed", "spread")]
     assert 3 < min(slower) < max(slower) < 4.5
-    design = Emptiness().load("quick").raw
-    lists, seeds = (
-        {mode: of[mode] for mode in ("quick", "full")} for of in (design["blocks"]["openb"], design["seeds"])
-    )
-    assert report["mode"] == "quick" and len(lists["quick"]["list"]) == 5 and len(lists["full"]["list"]) == 23
-    assert seeds["quick"] == 8
+    found = {
+        each["name"]: each
+        for each in json.loads((DOCS / "studies/compiled-fronts-report.json").read_text(encoding="utf-8"))["findings"]
+    }
+    assert "skyline@compiled: 0.937 [0.884, 0.994]" in found["P7"]["evidence"]
+    assert "skyline@compiled: 4.58 [3.98, 5.26]" in found["P8"]["evidence"]
+    everything = json.loads((DOCS / "studies/emptiness-full-report.json").read_text(encoding="utf-8"))
+    assert everything["mode"] == "full" and "6 clusters; so in 276 of 276 cells" in everything["findings"][0]["evidence"]
+    design = Emptiness().load("quick").raw["blocks"]["openb"]
+    assert report["mode"] == "quick" and len(design["quick"]["list"]) == 5 and len(design["full"]["list"]) == 23
     told = " ".join((DOCS / "../README.md").read_text(encoding="utf-8").split())
-    assert "a copy of all nodes" in told and "takes less CPU" in told
-    assert "ran in quick mode: five of 23 lists of pods, eight clusters" in told
+    assert "a copy of all nodes" in told and "takes no more CPU up to a thousand nodes or so" in told
+    assert "counted on all 23 lists of pods, timed on five" in told
 
 
 def test_what_only_the_skyline_does_is_said_of_the_fronts_that_are_shown(drawn: dict[str, Shown]) -> None:

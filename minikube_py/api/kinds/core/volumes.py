@@ -14,7 +14,7 @@ from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_claim_spec, default_persistent_source, default_resource_list
 from minikube_py.api.equality import same_message
 from minikube_py.api.errors import FieldError, Json, forbidden, forbidden_value, invalid_value, not_supported
-from minikube_py.api.kind import NAMED, NAMESPACED, Cluster, Kind, status_of
+from minikube_py.api.kind import NAMESPACED, Cluster, Kind, status_of
 from minikube_py.api.kinds.core import limit_ranges
 from minikube_py.api.kinds.storage import STORAGECLASSES, default_storage_class
 from minikube_py.api.meta import (
@@ -162,7 +162,7 @@ PERSISTENTVOLUMES: Final = Kind(
     "", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", False,
     short_names=("pv",),
     subresources=(status_of("PersistentVolume"),),
-    selectable=NAMED,
+    selectable=NAMESPACED,
     delete_answer="object",
     default=_default_volume,
     admit=_admit_volume,
