@@ -36,7 +36,9 @@ def ensure_credentials(config: ControlPlaneConfig) -> Credentials:
 
 
 def write_admin_kubeconfig(config: ControlPlaneConfig, credentials: Credentials, server: str) -> None:
-    write_kubeconfig(config.kubeconfig_file, credentials.access(server))
+    """In the data folder too, where `minikube-py kubeconfig`, `index`, `explain` and `what-if` look for it."""
+    for path in dict.fromkeys((config.kubeconfig_file, config.data_dir / "kubeconfig")):
+        write_kubeconfig(path, credentials.access(server))
 
 
 def write_store_access(config: ControlPlaneConfig, credentials: Credentials, addresses: Sequence[str]) -> None:

@@ -15,7 +15,9 @@ from cryptography import x509
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.control_plane import tokens, users
 from minikube_py.control_plane.certificates import RENEW_BEFORE, SERVER_LIFE, ensure_certificates
+from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.files import ensure_credentials, write_admin_kubeconfig
 from minikube_py.control_plane.kubeconfig import MARKER, Access, write_kubeconfig
 from minikube_py.control_plane.private_files import make_private_folder, write_private
 
@@ -36,6 +38,14 @@ def test_certificate_names_every_way_to_the_server(tmp_path: Path) -> None:
     for name in ("ca.crt", "ca.key", "server.crt", "server.key"):
         assert _mode(tmp_path / "pki" / name) == 0o600, name
     assert _mode(tmp_path / "pki") == 0o700
+
+
+def test_the_data_folder_has_the_kubeconfig_that_is_written_elsewhere(tmp_path: Path) -> None:
+    config = ControlPlaneConfig(data_dir=tmp_path / "data", kubeconfig=tmp_path / "named")
+    write_admin_kubeconfig(config, ensure_credentials(config), "https://127.0.0.1:6443")
+    found = config.data_dir / "kubeconfig"
+    assert load_kubeconfig(found) == load_kubeconfig(tmp_path / "named")
+    assert _mode(found) == 0o600
 
 
 def test_a_client_that_trusts_the_authority_gets_through(tmp_path: Path) -> None:
