@@ -252,13 +252,6 @@ class SystemDisk:
         return found.f_bavail * found.f_frsize
 
 
-def one_blas_thread() -> None:
-    """For measurements of a thread's CPU time: numpy, when it is loaded, and processes started later compute matrix
-    products in the calling thread. Without effect where the user has set the number, or numpy is loaded."""
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
-        os.environ.setdefault(name, "1")
-
-
 def module_command(module: str) -> list[str]:
     """How to start another process of this package. Code in the current folder is ignored, unless this package is run
     from there without being installed."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from minikube_py.cli import flags, forms, input_files
 from minikube_py.cli.terminal import started
-from minikube_py.env import one_blas_thread
 
 if TYPE_CHECKING:
     from minikube_py.lab.study.design import Mode
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if hasattr(arguments, "report"):
         forms.refuse(arguments, "--report", dict.fromkeys(("jobs", "ray", "time", "blocks"), ("a run",)))
     forms.require(arguments, "--ray" if hasattr(arguments, "ray") else HERE, {"jobs": (HERE,)})
-    one_blas_thread()
+    _one_blas_thread()
     from minikube_py.lab.study.experiment import find
     from minikube_py.lab.study.running import StudyOptions, run_study
 
@@ -74,3 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
         blocks=tuple(arguments.blocks),
     )
     return run_study(options, started().done)
+
+
+def _one_blas_thread() -> None:
+    """For measurements of a thread's CPU time: numpy, when it is loaded, and processes started later compute matrix
+    products in the calling thread. Without effect where the user has set the number, or numpy is loaded."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+        os.environ.setdefault(name, "1")
