@@ -2,7 +2,8 @@
 
 READY means that a linearizable read through the member succeeds within 2 seconds. LAG is the number of committed log
 entries that a member has not applied yet. SNAPSHOT AGE is `earlier` for a snapshot from before the member's start, or
-from its leader. Exit code 1 if a member does not answer or is not ready, or if there is no leader."""
+from its leader. Exit code 1 if a member does not answer or is not ready, if there is no leader, or if
+members are of different clusters."""
 
 from __future__ import annotations
 
@@ -41,13 +42,21 @@ def run(arguments: argparse.Namespace) -> int:
         for text in _troubles(reports):
             print(text, file=sys.stderr)
     ready = all(report.expected or (report.status and not report.unready) for report in reports)
-    well = leader_of(reports) is not None and ready
+    one = len({report.status["cluster"] for report in reports if report.status}) < 2
+    well = one and leader_of(reports) is not None and ready
     return 0 if well else 1
 
 
 def _troubles(reports: list[MemberReport]) -> list[str]:
-    """Alarms, and disk reports of members."""
+    """Members of different clusters, alarms, and disk reports of members."""
     found: dict[str, None] = {}
+    clusters: dict[int, list[str]] = {}
+    for report in reports:
+        if report.status:
+            clusters.setdefault(report.status["cluster"], []).append(report.name or report.address)
+    if len(clusters) > 1:
+        each = "; ".join(f"{id:x}: {', '.join(names)}" for id, names in clusters.items())
+        found[f"the members that answer are of {len(clusters)} clusters, with different data: {each}"] = None
     for report in reports:
         status = report.status or {}
         for alarm in status.get("alarms", ()):

@@ -118,6 +118,8 @@ class LinkedMember:
         await self.member.start(bootstrap, self._through(peers) if self._through is not None else peers)
         self._begun = True
         self._check_own()
+        if begun:
+            self._check_cluster(port.initial)
         peers.begin(self.member, self.member.replica.cluster_id, self._who, self._join, members)
 
     async def stop(self) -> None:
@@ -164,6 +166,22 @@ class LinkedMember:
                 f"{id_text(meant[0].id)}: one folder was copied over the other. Empty {folder}, and start with "
                 "--rejoin; the other members send it all data"
             )
+
+    def _check_cluster(self, initial: Initial) -> None:
+        """Members come and go, and `initial` may stay; but one of them is known, unless this is the log of other
+        members. One that names itself alone may have got another name, and one that joined may know nobody yet.
+        Raises: Corruption."""
+        known = (*self.member.membership.members, *self.member.membership.expected)
+        places = {part for each in known for part in (each.name, each.peer) if part}
+        if not known or len(initial) < 2 or any(part in places for each in initial for part in each):
+            return
+        folder, members = where(self._disk), ", ".join(each.name or id_text(each.id) for each in known)
+        raise Corruption(
+            f"{folder} is of cluster {id_text(self.member.replica.cluster_id)}, whose members are {members}, and "
+            f"--initial-cluster names {', '.join(name for name, _ in initial)}: it is another cluster's folder. Give "
+            f"{self._name} its own; if that is lost, an empty one with --rejoin. To serve this one's data, start it "
+            "without --initial-cluster"
+        )
 
     def _check_alone(self) -> None:
         members = self.member.membership.members

@@ -18,13 +18,14 @@ from ports import free_ports
 from minikube_py.control_plane.linked_member import LinkedMember, PeerPort
 from minikube_py.control_plane.store_salvage import look, write
 from minikube_py.env import SystemClock, SystemDisk
-from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
+from minikube_py.errors import Corruption, MinikubeError, OutcomeUnknown, Unavailable
 from minikube_py.mvcc.types import Put
 from minikube_py.raft.message import TERM_MAX
 from minikube_py.store.bootstrap import parse_initial_cluster
 from minikube_py.store.member import StoreMember
 from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.member_status import status_of
+from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.wal.record import RecordType, decode_record, encode_record
 from minikube_py.wal.segment import HEAD_BYTES, decode_head, segment_sequence
 from minikube_py.wal.snapshot import snapshot_index
@@ -263,3 +264,20 @@ async def test_two_go_on_and_the_odd_one_is_alike_again_or_says_what_to_do(name:
     finally:
         for number in list(trio.members):
             await trio.stop(number)
+
+
+@pytest.mark.parametrize("rejoin", [False, True])
+@pytest.mark.parametrize("name", ["", "other"])
+async def test_another_clusters_folder_is_refused(name: str, rejoin: bool, tmp_path: Path) -> None:
+    trio = Trio(tmp_path)
+    lone = StoreMember(SystemDisk(trio.files(3)), SystemClock(), random.Random(1), config=CONFIG)
+    await lone.start()
+    await lone.change_members(MemberChange(ChangeKind.UPDATE, lone.member_id, name))
+    await lone.stop()
+    with pytest.raises(Corruption, match="it is another cluster's folder") as refused:
+        await trio.start(3, rejoin=rejoin)
+    said = str(refused.value)
+    assert str(trio.files(3)) in said and "names store-1, store-2, store-3" in said and "an empty one with" in said
+    trio.names = f"{name or 'any'}=127.0.0.1:{trio.ports[3]}"
+    await trio.start(3)
+    await trio.stop(3)

@@ -100,6 +100,23 @@ def test_exit_codes_of_status(
     assert len(json.loads(capsys.readouterr().out)["members"]) == len(reports)
 
 
+def test_status_tells_members_of_different_clusters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = REPORTS[:2]
+    assert second.status is not None
+    stranger = dataclasses.replace(second, status={**second.status, "cluster": 0xD2})
+
+    class Admin:
+        async def status(self, *, readiness: bool) -> list[MemberReport]:
+            return [first, stranger]
+
+    monkeypatch.setattr(flags, "store_admin", lambda arguments: Admin())
+    assert cli.main(["store", "status"]) == 1
+    said = capsys.readouterr().err
+    assert "the members that answer are of 2 clusters, with different data: c1: store-1; d2: store-2" in said
+
+
 SILENT = MemberHash("h2:1", "store-2", 0, None, "no answer")
 A, B = MemberHash("h1:1", "store-1", 900, 0xAB), MemberHash("h2:1", "store-2", 900, 0xAB)
 
