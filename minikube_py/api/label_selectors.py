@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from minikube_py.api.meta import is_label_value, is_qualified_name
@@ -22,6 +24,11 @@ NOTHING: Final = _Nothing((LabelRequirement("", "in"),))
 _OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
+_PREFIX: Final = r"(?=.{1,253}\Z)(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
+_COMMON: Final = re.compile(_PREFIX + "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""Keys that are valid without asking the rules in Python, of which there may be thousands."""
+
+
 class InvalidSelector(ValueError):
     """An invalid selector."""
 
@@ -37,9 +44,9 @@ def selector_of(document: Mapping[str, Any] | None) -> LabelSelector:
             raise InvalidSelector(f"operator {expression.get('operator')!r} with {len(values)} values")
         found.append(LabelRequirement(expression.get("key") or "", op, tuple(sorted(values))))
     for key, _, texts in found:
-        if is_qualified_name(key) or any(map(is_label_value, texts)):
+        if (not _COMMON.fullmatch(key) and is_qualified_name(key)) or any(map(is_label_value, texts)):
             raise InvalidSelector(f"{key!r} or one of its values is not a label")
-    return LabelSelector(tuple(sorted(found, key=lambda requirement: requirement.key)))
+    return LabelSelector(tuple(sorted(found, key=itemgetter(0))))
 
 
 def selects(document: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:

@@ -70,12 +70,15 @@ async def aggregated(role: Object, roles: Iterable[Object]) -> list[Object]:
     for number, document in enumerate(role["aggregationRule"].get("clusterRoleSelectors") or (), 1):
         if not number % _SELECTORS_AT_ONCE:
             await asyncio.sleep(0)
-        selector = selector_of(document)
-        wanted = next(iter((document.get("matchLabels") or {}).items()), None)
-        for each in by_name if wanted is None else labelled.get(wanted, ()):
-            if each["metadata"]["name"] == role["metadata"]["name"]:
+        wanted = document.get("matchLabels") or {}
+        first, selector = next(iter(wanted.items()), None), None
+        for each in by_name if first is None else labelled.get(first, ()):
+            labels = each["metadata"].get("labels") or {}
+            if each["metadata"]["name"] == role["metadata"]["name"] or not wanted.items() <= labels.items():
                 continue
-            if not selector.matches(each["metadata"].get("labels") or {}):
+            # Parsed for a role that may be selected only: it may have thousands of labels, at each change of any role.
+            selector = selector or selector_of(document)
+            if not selector.matches(labels):
                 continue
             for rule in each.get("rules") or ():
                 rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
 from typing import Any, NamedTuple
 
+import orjson
+
 from minikube_py.api.memo import Bounded
 from minikube_py.client.sharing import shared_labels
 from minikube_py.fields.quantity import QuantityError, wide_units
@@ -388,20 +390,12 @@ def _resources_key(spec: Mapping[str, Any], status: Mapping[str, Any]) -> object
         parts.append(("pod", tuple((spec["resources"].get("requests") or {}).items())))
     if resized(status, spec):
         names = [container.get("name") for field in _CONTAINERS for container in spec.get(field) or ()]
-        parts.append((tuple(names), *(_frozen(status.get(field)) for field in _RESIZED)))
+        parts.append((tuple(names), *(orjson.dumps(status.get(field)) for field in _RESIZED)))
     return tuple(parts)
 
 
 _CONTAINERS = ("containers", "initContainers")
 _RESIZED = ("containerStatuses", "initContainerStatuses", "resources", "allocatedResources", "conditions")
-
-
-def _frozen(value: Any) -> object:
-    if isinstance(value, dict):
-        return tuple((key, _frozen(item)) for key, item in value.items())
-    if isinstance(value, list):
-        return tuple(map(_frozen, value))
-    return value
 
 
 def _host_ports(spec: Mapping[str, Any]) -> tuple[HostPort, ...]:
@@ -467,11 +461,11 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         _resources_key(spec, status),
         tolerations,
         tuple(sorted(selector.items())) if selector else (),
-        _frozen(affinity) if affinity else None,
+        orjson.dumps(affinity) if affinity else None,
         ports,
-        _frozen(near) if near else None,
-        _frozen(apart) if apart else None,
-        _frozen(spread) if spread else None,
+        orjson.dumps(near) if near else None,
+        orjson.dumps(apart) if apart else None,
+        orjson.dumps(spread) if spread else None,
         uses,
         asks,
     )

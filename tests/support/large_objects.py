@@ -77,6 +77,13 @@ def pod_terms(kind: str, count: int, key: str = "") -> Json:
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
+def apart_from(labels: int) -> Json:
+    """No pod has them."""
+    selector = {"matchLabels": dict.fromkeys(names("a", labels), "b")}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
 def daemon_set(name: str, **spec: Any) -> Ask:
     labels = {"set": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
@@ -172,6 +179,7 @@ CASES: Final[dict[str, Case]] = {
         (pod("p", tolerations=tolerations(4000), nodeName="node-0"),), (taints(4000, "NoExecute"),)
     ),
     "node terms of a DaemonSet": Case((), (daemon_set("d", affinity=node_terms(3000)), _LABEL), nodes=50),
+    "labels that pods of a DaemonSet avoid": Case((), (daemon_set("d", affinity=apart_from(13_000)),)),
     "tolerations of a DaemonSet": Case(
         (), (daemon_set("d", nodeName="node-0", tolerations=tolerations(5000)), _LABEL), nodes=50
     ),

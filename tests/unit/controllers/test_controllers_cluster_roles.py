@@ -8,10 +8,14 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import orjson
 from controller_world import World
 from step_clock import settle
+
+from minikube_py.api.label_selectors import selector_of
+from minikube_py.controllers import cluster_roles
 
 Json = dict[str, Any]
 NAME = "clusterrole-aggregation-controller"
@@ -47,3 +51,17 @@ async def test_rules_come_and_go_with_the_roles_that_are_selected() -> None:
         world.api.remove("clusterroles", "one")
         await settle()
         assert world.api.kind("clusterroles")["all"]["rules"] == []
+
+
+async def test_a_selector_that_selects_no_role_is_not_parsed() -> None:
+    """It may have thousands of labels, and is looked at for each change of any role."""
+    labels = {f"a{number}": "b" for number in range(100)}
+    chosen = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": labels}]}}
+    role = {"metadata": {"name": "all", "labels": labels}, **chosen}
+    part = {"metadata": {"name": "part", "labels": {"a0": "b"}}, "rules": [{"verbs": ["get"]}]}
+    whole = {"metadata": {"name": "whole", "labels": {**labels, "c": "d"}}, "rules": [{"verbs": ["list"]}]}
+    with mock.patch.object(cluster_roles, "selector_of", side_effect=selector_of) as parsed:
+        assert await cluster_roles.aggregated(role, [role, part]) == []
+        assert not parsed.called
+        assert await cluster_roles.aggregated(role, [role, part, whole]) == [{"verbs": ["list"]}]
+        assert parsed.call_count == 1
