@@ -298,7 +298,6 @@ class Swagger(NamedTuple):
 
 Of = tuple[str, str, str]
 """Group, version, and what is made of them: "v3", a document, or "v2", a part."""
-KEPT_MAX: Final = 1_000
 _kept: OrderedDict[tuple[str, str], bytes | openapi_v2.Part] = OrderedDict()
 """By hash and what it is; the latest used last."""
 
@@ -325,7 +324,8 @@ class OpenApi:
 
     def keep(self, of: Of, made: bytes | openapi_v2.Part) -> None:
         _kept[self._hash(*of[:2]), of[2]] = made
-        while len(_kept) > max(KEPT_MAX, 2 * len(self._parts)):
+        # Twice what this registry needs: earlier definitions and other clusters of the process have some, too.
+        while len(_kept) > 2 * (2 * len(self._parts) + len(self._above)):
             _kept.popitem(last=False)
 
     def joining(self, path: str) -> Iterator[None]:

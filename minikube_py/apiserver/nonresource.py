@@ -222,15 +222,15 @@ async def _make_document(path: str, server: ApiServer) -> None:
         async with server.making_document:
             known = _openapi().documents(server.registry)
             if (of := known.lacks(path)) is None:
-                break
+                for _ in known.joining(path):
+                    await asyncio.sleep(0)
+                return
             kinds = [kind for kind in server.registry.kinds if kind.definition]
             needed = [kind.definition for kind in kinds if (kind.group, kind.version) == of[:2]]
             made = await server.writer.work.run("open_api", tuple(dict.fromkeys(needed)), of)
             if made is None:
                 return
             known.keep(of, made)
-    for _ in known.joining(path):
-        await asyncio.sleep(0)
 
 
 def _openapi() -> Any:

@@ -162,7 +162,8 @@ async def _note_made(session: object, context: Any, params: object) -> None:
 def _wait_s(answer: Answer) -> int | None:
     """None: it is not to be asked again."""
     said = answer.headers.get("Retry-After", "")
-    return int(said) if (answer.status == 429 or answer.status >= 500) and said.isascii() and said.isdigit() else None
+    later = answer.status == 429 or answer.status >= 500
+    return int(said) if later and len(said) < 10 and said.isascii() and said.isdigit() else None
 
 
 @lru_cache(64)

@@ -37,7 +37,7 @@ async def attempt(what: str, work: Awaitable[object]) -> None:
     except WRONG as error:
         if isinstance(error, StatusError) and error.code in _NO_ANSWER:
             raise
-        log.warning("%s: %s", what, str(error) or type(error).__name__)
+        log.warning("%s: %s", what, str(error) or type(error).__name__, exc_info=not isinstance(error, StatusError))
 
 
 async def create_namespaces(writer: Writer) -> None:

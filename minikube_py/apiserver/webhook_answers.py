@@ -123,7 +123,7 @@ def _read(body: bytes) -> Any:
 
 def _http_error(status: int, media: str, body: bytes) -> str:
     if (message := _failure_of(media, body)) is not None:
-        return message
+        return shortened(StatusError(0, "", message)).message
     text = body[:_ERROR_BYTES_MAX].decode(errors="replace").strip() if media.startswith("text/") else "unknown"
     if status == 403:
         return text

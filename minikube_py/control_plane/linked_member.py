@@ -173,7 +173,8 @@ class LinkedMember:
         Raises: Corruption."""
         known = (*self.member.membership.members, *self.member.membership.expected)
         places = {part for each in known for part in (each.name, each.peer) if part}
-        if not known or len(initial) < 2 or any(part in places for each in initial for part in each):
+        unknown = self.member.membership.get(self.member.member_id) is None  # It was joining.
+        if unknown or len(initial) < 2 or any(part in places for each in initial for part in each):
             return
         folder, members = where(self._disk), ", ".join(each.name or id_text(each.id) for each in known)
         raise Corruption(

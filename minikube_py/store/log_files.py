@@ -6,6 +6,7 @@ so the member ends the process; one of a snapshot or of the spare segment only c
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -396,7 +397,8 @@ class LogFiles:
             part = name.endswith(PART_SUFFIX) and not (spare and name == SPARE_NAME)
             # A snapshot newer than the loaded one is unreadable; it is kept for inspection until there is a new one.
             if part or name in loaded.log.obsolete or (index is not None and index < max(kept) and index not in kept):
-                self.disk.remove(name)
+                with contextlib.suppress(IsADirectoryError, PermissionError):  # A folder; nothing here made it.
+                    self.disk.remove(name)
 
     def remove_old(self) -> Steps:
         """Removes snapshots except the newest two, and segments not needed for them, one per step; yields a sync to run

@@ -76,6 +76,8 @@ class Study:
     text = Path()
     """The registration in prose; the design itself if there is none."""
     design = Path()
+    code: Path | None = None
+    """The file of its class, if that is no installed module."""
     packaged: Path | None = None
     """A copy of the design installed with the code, for use without a checkout."""
 
@@ -131,6 +133,7 @@ def _of_file(path: Path) -> Study:
         raise StudyError(f"{code} is no study: let it inherit from minikube_py.lab.study.contest.Contest")
     study = kind()
     study.name, study.design = raw["study"], path
+    study.code = path.parent / place if place.endswith(".py") else None
     study.title = study.title or str(raw.get("title", raw["study"]))
     study.text = path.parent / raw["text"] if "text" in raw else path
     return study

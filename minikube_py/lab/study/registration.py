@@ -58,10 +58,11 @@ def checkout_of(path: Path) -> Path | None:
 
 
 def code_of(study: Study) -> list[Path]:
-    """The files of the study's package, or its module and what that imported from its folder."""
-    module = Path(inspect.getfile(type(study))).resolve()
+    """The study's package without other studies in it, or its module and what that imported from its folder."""
+    module = (study.code or Path(inspect.getfile(type(study)))).resolve()
     if (module.parent / "__init__.py").exists():
-        return sorted(module.parent.glob("*.py"))
+        others = {path.parent for path in module.parent.glob("*/study.py")}
+        return sorted(path for path in module.parent.rglob("*.py") if not others.intersection(path.parents))
     loaded = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
     beside = (Path(file).resolve() for file in loaded if file)
     return sorted({module, *(path for path in beside if path.parent == module.parent)})
@@ -84,7 +85,7 @@ def _registered(text: Path, design: Path, code: Sequence[Path]) -> Registration:
         raise StudyError(f"{foreign[0]} is outside {checkout}; commit the study's code together with its design")
     names: Sequence[str] = list(dict.fromkeys(str(path.relative_to(checkout)) for path in (text, design)))
     all_names = list(dict.fromkeys([*names, *(str(path.relative_to(checkout)) for path in code)]))
-    committed = set(_git(checkout, "ls-files", "--", *all_names).splitlines())
+    committed = set(_git(checkout, "ls-files", "-z", "--", *all_names).split("\0"))
     if missing := [name for name in all_names if name not in committed]:
         raise StudyError(f"{', '.join(missing)} is not committed; commit it before the study runs")
     changed = _git(checkout, "status", "--porcelain", "--", *all_names)

@@ -19,7 +19,7 @@ from scipy import stats
 from minikube_py.cli.main import main
 from minikube_py.lab import plots
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import audit, experiment, runner, statistics, study_report
+from minikube_py.lab.study import audit, experiment, registration, runner, statistics, study_report
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import Record
@@ -236,6 +236,15 @@ def test_one_that_cannot_be_made_is_absent_and_the_others_go_on(raised: str, pla
     told = raised.replace("('", ": ").replace("(", ": ").rstrip("')")
     assert f"Absent here: sorted (failed) (in 8 units): {told}" in warnings(study, design, records)
     assert all(set(record["candidates"]) == {"scan"} for record in records)
+
+
+def test_a_file_named_as_a_module_that_is_loaded_is_its_own_code(folder: Path) -> None:
+    design = folder / "first-fit.toml"
+    design.write_text(design.read_text().replace("first_fit.py", "queue.py"))
+    (folder / "first_fit.py").rename(folder / "queue.py")
+    find.cache_clear()
+    assert registration.code_of(find(str(folder / "first-fit.toml"))) == [folder / "queue.py"]
+    find.cache_clear()
 
 
 def test_a_process_that_dies_fails_its_unit_alone(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from minikube_py.lab.study import registration
 from minikube_py.lab.study.design import Design, StudyError, parse
+from minikube_py.lab.study.experiment import find
 from minikube_py.studies.bloom.study import MEASURES, Bloom
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -125,7 +126,10 @@ def test_the_code_of_a_study_in_a_package_is_the_package_and_must_be_in_the_chec
 ) -> None:
     monkeypatch.undo()
     package = Path(inspect.getfile(Bloom)).parent
-    assert registration.code_of(Bloom()) == sorted(package.glob("*.py"))
+    assert registration.code_of(Bloom()) == sorted(package.rglob("*.py"))
+    assert package / "filters" / "grafite.py" in registration.code_of(Bloom())
+    alone = registration.code_of(find(str(ROOT / "docs/studies/end-to-end.toml")))
+    assert package.parent / "end_to_end.py" in alone and package / "study.py" not in alone
     _git(checkout, "add", ".")
     _git(checkout, "commit", "-qm", "registered")
     with pytest.raises(StudyError, match=r"is outside .*; commit the study's code together with its design"):
