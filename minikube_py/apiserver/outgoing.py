@@ -36,7 +36,11 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """Why there is no client."""
+    """Why there is no answer. `url`: the one that is told, if it is not that of the request."""
+
+    def __init__(self, text: str, url: str = "") -> None:
+        super().__init__(text)
+        self.url = url
 
 
 class NoDoor(NoAnswer):
@@ -116,7 +120,7 @@ class HttpsOutgoing:
             except TimeoutError:
                 raise NoAnswer(DEADLINE) from None
             except (aiohttp.ClientError, OSError) as error:
-                raise NoAnswer(_told(error, target)) from None
+                raise NoAnswer(_told(error, target), _last_location(error)) from None
         raise AssertionError("the second attempt returns or raises")
 
     async def _post(
@@ -178,6 +182,12 @@ def _context(authority: str) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=text)
     except (ValueError, ssl.SSLError):
         raise BadAuthority(_BAD_AUTHORITY) from None
+
+
+def _last_location(error: Exception) -> str:
+    import aiohttp
+
+    return error.history[-1].headers.get("Location", "") if isinstance(error, aiohttp.TooManyRedirects) else ""
 
 
 def _told(error: Exception, target: URL) -> str:

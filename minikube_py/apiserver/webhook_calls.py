@@ -75,6 +75,7 @@ class Caller:
             raise CallFailed(f"could not get REST client: {error}") from None
         except (NoAnswer, StatusError) as error:
             told = error.message if isinstance(error, StatusError) else error
+            url = getattr(error, "url", "") or url
             raise CallFailed(f"{FAILED}Post {go_quote(url)}: {told}") from error
 
     def _endpoint(self, service: Json) -> str:
