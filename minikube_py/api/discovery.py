@@ -19,6 +19,7 @@ import yaml
 from minikube_py.api.document import JSON, PROTOBUF, YAML, Document, etag_of, matches, not_changed, parse_accept
 from minikube_py.api.errors import no_representation, not_acceptable, path_not_found
 from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.kinds.apiregistration import priority_of
 from minikube_py.api.registry import REGISTRY, Registry
 
 AGGREGATED: Final = ("v2", "v2beta1")
@@ -32,13 +33,16 @@ _ORDER: Final = (
 """Groups in the order in which upstream lists them; it decides which kind a short name means."""
 
 Json = dict[str, Any]
+Local = tuple[tuple[str, str, int, int], ...]
+"""Of APIServices without a service: group and version that nothing serves, and their priorities. The lists of groups
+name them, as upstream's; the aggregated form does not."""
 
 
 class Discovery:
     """The documents of one registry, built lazily."""
 
-    def __init__(self, registry: Registry = REGISTRY) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry = REGISTRY, local: Local = ()) -> None:
+        self._registry, self._local = registry, local
         self._cache: dict[tuple[str, str], tuple[bytes, str]] = {}
         self._plains: dict[str, tuple[Json, bytes]] = {}
 
@@ -75,10 +79,10 @@ class Discovery:
         if parts == ["api"]:
             return self._core_versions(server_address)
         if parts == ["apis"]:
-            groups = [self._group(name) for name in self._groups()]
+            groups = [self._group(name) for name in self._listed()]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         group = parts[1] if parts[0] == "apis" else ""
-        if group not in self._groups() and parts[0] == "apis":
+        if parts[0] == "apis" and group not in (self._listed() if len(parts) == 2 else self._groups()):
             return None
         if parts[0] == "apis" and len(parts) == 2:
             return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group)}
@@ -95,11 +99,20 @@ class Discovery:
         names = {resource.group for resource in self._registry.kinds if resource.group}
         return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 
+    def _listed(self) -> list[str]:
+        first = {name: -priority_of(name, "")[0] for name in self._groups()}
+        for group, _, priority, _ in self._local:
+            first[group] = min(first.get(group, 0), -priority)
+        return sorted(first, key=lambda name: (first[name], name))
+
     def _versions(self, group: str) -> list[str]:
         return list(dict.fromkeys(r.version for r in self._registry.kinds if r.group == group))
 
     def _group(self, name: str) -> Json:
-        versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in self._versions(name)]
+        priorities = {version: -priority_of(name, version)[1] for version in self._versions(name)}
+        priorities |= {version: -priority for group, version, _, priority in self._local if group == name}
+        ordered = sorted(priorities, key=priorities.__getitem__) if self._local else priorities
+        versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in ordered]
         return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
     def _rows(self, group: str, version: str) -> list[Kind]:
@@ -258,6 +271,7 @@ def document(
     server_address: str = "",
     if_none_match: str | None = None,
     registry: Registry = REGISTRY,
+    local: Local = (),
 ) -> Document | None:
     """`Discovery.document` of the registry."""
-    return _of(registry).document(path, accept, server_address, if_none_match)
+    return _of(registry, local).document(path, accept, server_address, if_none_match)

@@ -15,6 +15,7 @@ from minikube_py.api import discovery
 from minikube_py.api.decode import media_type
 from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
 from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.apiregistration import APISERVICES, local_of
 from minikube_py.api.registry import Registry
 from minikube_py.apiserver import health, indexes, questions, scheduling
 from minikube_py.apiserver.forms import negotiate
@@ -44,7 +45,8 @@ async def answer(request: Request, server: ApiServer) -> Response:
     first = path.split("/")[1]
     if request.path[:2] == "//" or request.path[:1] != "/" or (first in _EXACT and request.path.endswith("/")):
         return page_not_found()
-    if path.startswith("/apis/") and path.split("/")[2] not in server.registry.groups:
+    group = path.split("/")[2] if path.startswith("/apis/") else ""
+    if group not in server.registry.groups and (path.count("/") > 2 or group not in [of for of, *_ in _local(server)]):
         return page_not_found()
     if path == scheduling.WHAT_IF or path.startswith(scheduling.EXPLAIN_PODS):
         return await scheduling.answer(path, request, server)
@@ -200,6 +202,13 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _VERSION: Final = _version()
 
 
+def _local(server: ApiServer) -> discovery.Local:
+    """Of the APIServices that a user made for groups that this server does not serve."""
+    found = (local_of(entry.decode()) for entry in server.cache.of(APISERVICES).entries.values())
+    served = server.registry.group_versions
+    return tuple(sorted(each for each in found if each is not None and each[:2] not in served))
+
+
 def _index(registry: Registry) -> bytes:
     return orjson.dumps({"paths": _paths(registry)}, option=orjson.OPT_INDENT_2)
 
@@ -264,7 +273,8 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
         asked_hash = request.query.get("hash", "")
         found = _openapi().document(path, request.accept, asked_hash, request.if_none_match, server.registry)
     else:
-        found = discovery.document(path, request.accept, server.address, request.if_none_match, server.registry)
+        given = path, request.accept, server.address, request.if_none_match, server.registry
+        found = discovery.document(*given, _local(server) if parts[0] == "apis" and len(parts) <= 2 else ())
     if found is None:
         return None
     answer = Response(found.status, found.body, found.content_type, found.headers)

@@ -42,6 +42,19 @@ def _condition(now: str) -> Json:
     }  # fmt: skip
 
 
+def priority_of(group: str, version: str) -> tuple[int, int]:
+    """Of the group, and of the version in it; custom resources have upstream's defaults."""
+    found = _PRIORITIES.get(group, (_GROUP_PRIORITY_MAX, 15) if group == GROUP else (1000, 100))
+    return found[0], _VERSIONS.get((group, version), found[1])
+
+
+def local_of(service: Json) -> tuple[str, str, int, int] | None:
+    spec = service["spec"]
+    if spec.get("service") is not None:
+        return None
+    return spec.get("group") or "", spec["version"], spec["groupPriorityMinimum"], spec["versionPriority"]
+
+
 def served_here(group_versions: Iterable[tuple[str, str]]) -> list[Json]:
     """Those that every server makes at its start."""
     return [
