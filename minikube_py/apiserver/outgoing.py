@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """Why there is no answer. `url`: the one that is told, if it is not that of the request."""
+    """Why there is no answer. `url`: the one to report, if it is not that of the request."""
 
     def __init__(self, text: str, url: str = "") -> None:
         super().__init__(text)
