@@ -70,6 +70,17 @@ class Closed:
         pass
 
 
+class _Sent(NamedTuple):
+    """A request: `name` is the one that its certificate must have, if that is not the target's."""
+
+    target: URL
+    headers: Mapping[str, str]
+    body: bytes
+    timeout_s: float
+    context: ssl.SSLContext
+    name: str | None
+
+
 class HttpsOutgoing:
     """Pools connections. Close it on the event loop that used it."""
 
@@ -87,32 +98,25 @@ class HttpsOutgoing:
         if via:
             headers["Host"], name = f"{target.host}:{target.port}", target.host
             target = URL(f"https://{via}{target.raw_path_qs}", encoded=True)
+        sent = _Sent(target, headers, body, timeout_s, context, name)
         try:
             async with asyncio.timeout(timeout_s):
                 for _ in range(RETRIES_MAX):
-                    found = await self._answered(target, headers, body, timeout_s, context, name)
+                    found = await self._answered(sent)
                     if (wait_s := _wait_s(found)) is None:
                         return found
                     await self._clock.sleep(wait_s)
-                return await self._answered(target, headers, body, timeout_s, context, name)
+                return await self._answered(sent)
         except TimeoutError:
             raise NoAnswer(DEADLINE) from None
 
-    async def _answered(
-        self,
-        target: URL,
-        headers: Mapping[str, str],
-        body: bytes,
-        timeout_s: float,
-        context: ssl.SSLContext,
-        name: str | None,
-    ) -> Answer:
+    async def _answered(self, sent: _Sent) -> Answer:
         import aiohttp
 
         for again in (True, False):
             made: list[str] = []
             try:
-                return await self._post(target, headers, body, timeout_s, context, name, made)
+                return await self._post(sent, made)
             except aiohttp.ServerDisconnectedError:
                 # A pooled connection was closed: retry. Who closed a fresh one may have acted on the request.
                 if not again or made:
@@ -120,19 +124,10 @@ class HttpsOutgoing:
             except TimeoutError:
                 raise NoAnswer(DEADLINE) from None
             except (aiohttp.ClientError, OSError) as error:
-                raise NoAnswer(_told(error, target), _last_location(error)) from None
+                raise NoAnswer(_told(error, sent.target), _last_location(error)) from None
         raise AssertionError("the second attempt returns or raises")
 
-    async def _post(
-        self,
-        target: URL,
-        headers: Mapping[str, str],
-        body: bytes,
-        timeout_s: float,
-        context: ssl.SSLContext,
-        name: str | None,
-        made: list[str],
-    ) -> Answer:
+    async def _post(self, sent: _Sent, made: list[str]) -> Answer:
         """Adds to `made` if it makes a connection."""
         import aiohttp
 
@@ -142,10 +137,10 @@ class HttpsOutgoing:
             traced = aiohttp.TraceConfig()
             traced.on_connection_create_end.append(_note_made)
             self._session = aiohttp.ClientSession(connector=Connector(limit=0), trace_configs=[traced])
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        timeout = aiohttp.ClientTimeout(total=sent.timeout_s)
         async with self._session.post(
-            target, data=body, headers=headers, ssl=context, server_hostname=name, timeout=timeout,
-            max_redirects=_REDIRECTS_MAX, trace_request_ctx=made,
+            sent.target, data=sent.body, headers=sent.headers, ssl=sent.context, server_hostname=sent.name,
+            timeout=timeout, max_redirects=_REDIRECTS_MAX, trace_request_ctx=made,
         ) as response:  # fmt: skip
             found = bytearray()
             async for chunk in response.content.iter_chunked(1 << 16):

@@ -11,7 +11,8 @@ import asyncio
 import gc
 import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -21,7 +22,7 @@ from minikube_py.env import Clock, ended
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab.cluster import Cluster, cluster
 from minikube_py.lab.ledger import Ledger
-from minikube_py.lab.load import LoadError, create_namespaces, create_pod, delete_pod
+from minikube_py.lab.load import LoadError, create_namespaces, create_pod, delete_pod, run_bounded
 from minikube_py.lab.measure import PodRecorder, percentile
 from minikube_py.lab.predicates import (
     NAMESPACE,
@@ -82,19 +83,16 @@ async def _fill(running: Cluster, nodes: list[LabNode]) -> None:
     """One bound pod on each node, and until all of them run."""
     recorder = PodRecorder(running.transport, running.clock, "filler=true")
     await recorder.start()
-    left = iter(nodes)
 
-    async def work() -> None:
-        for node in left:
+    async def creates() -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
+        for node in nodes:
             name = f"filler-{node.name}"
             pod = {"apiVersion": "v1", "kind": "Pod", **orjson.loads(filler_object(node, name, ""))}
             pod["metadata"] = {"name": name, "namespace": NAMESPACE, "labels": {"filler": "true"}}
-            await create_pod(running.transport, PodBody(NAMESPACE, name, orjson.dumps(pod)), recorder)
+            yield partial(create_pod, running.transport, PodBody(NAMESPACE, name, orjson.dumps(pod)), recorder)
 
     try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(FILLED_AT_ONCE):
-                group.create_task(work())
+        await run_bounded(creates(), FILLED_AT_ONCE)
         if not await recorder.wait_until(lambda: recorder.running >= len(nodes), 60.0):
             raise LoadError(f"{recorder.running:,} of {len(nodes):,} nodes were filled, then nothing happened")
     finally:
