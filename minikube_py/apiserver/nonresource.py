@@ -204,6 +204,8 @@ _VERSION: Final = _version()
 
 def _local(server: ApiServer) -> discovery.Local:
     """Of the APIServices that a user made for groups that this server does not serve."""
+    if APISERVICES not in server.registry.kinds:
+        return ()
     found = (local_of(entry.decode()) for entry in server.cache.of(APISERVICES).entries.values())
     served = server.registry.group_versions
     return tuple(sorted(each for each in found if each is not None and each[:2] not in served))

@@ -77,7 +77,7 @@ class Salvaged:
             return False
         if snapshot_index(loss.file) is not None:
             return self.state is not self.exact
-        return loss.last is None or loss.last > self.base
+        return loss.last is None or loss.last > max(self.base, loss.first - 1)
 
     def revisions(self, loss: Loss) -> tuple[int, int]:
         """The revisions that a lost part of the log may have made; (0, 0): unknown."""

@@ -352,7 +352,9 @@ def test_behind_a_gap_updates_bound_to_what_their_client_read_come_back_at_their
     assert {key: (kv.value, kv.mod_revision) for key, kv in had.items()} == {
         key: (kv.value, kv.mod_revision) for key, kv in truth.items()
     }
-    assert found.losses and not found.whole
+    assert found.losses
+    # A record of terms and commits alone holds no entry.
+    assert found.whole is (set(found.log.entries) == set(range(1, replica.raft.log.last_index + 1)))
 
 
 def test_a_broken_chunk_of_the_only_snapshot_costs_its_keys_alone(tmp_path):
