@@ -100,7 +100,7 @@ def markdown(made: Written) -> str:
     lines += [f"| {each.name} | {each.claim} | **{each.outcome}** | {each.evidence} |" for each in account.findings]
     if account.advice:
         lines += ["", f"## {ADVICE}", "", *account.advice]
-    lines += ["", "## Pictures", ""]
+    lines += ["", "## Pictures", ""] if account.pictures else [""]
     for caption, path in account.pictures:
         lines += [f"**{caption}**", "", f"![{caption}]({path.name})", ""]
     lines += ["## Tables", ""]
@@ -135,7 +135,7 @@ def page(made: Written) -> str:
         f"<p style='margin-left:{line.index(line.strip()) * 0.6}em'>{safe(line.strip().removeprefix('- '))}</p>"
         for line in account.advice
     ]
-    body += ["<h2>Pictures</h2>"]
+    body += ["<h2>Pictures</h2>"] if account.pictures else []
     body += [
         f'<h3>{safe(caption)}</h3><img src="{path.name}" alt="{html.escape(caption)}">'
         for caption, path in account.pictures
