@@ -120,6 +120,9 @@ class Disk(Protocol):
 
     def free_bytes(self) -> int: ...
 
+    def free_files(self) -> int | None:
+        """None: the file system sets no number."""
+
 
 class Tls(NamedTuple):
     """What a client trusts and presents; PEM, empty if not given. `server_name` "": that of the URL."""
@@ -250,6 +253,10 @@ class SystemDisk:
     def free_bytes(self) -> int:
         found = os.statvfs(self.folder)
         return found.f_bavail * found.f_frsize
+
+    def free_files(self) -> int | None:
+        found = os.statvfs(self.folder)
+        return found.f_favail if found.f_files else None
 
 
 def module_command(module: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.env import SystemDisk, read_file, sync_data
 from minikube_py.store.data_dir import make_folder, sync_folder, write_whole
+from minikube_py.store.room import FULL, lacking
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -22,10 +22,11 @@ def write_private(path: Path, data: bytes) -> None:
             return
         _replace(path, data)
     except OSError as error:
-        if error.errno == errno.ENOSPC and _overwrite(path, data):
+        full = error.errno in FULL
+        if full and _overwrite(path, data):
             return
-        advice = "free space there" if error.errno == errno.ENOSPC else "name an existing folder that can be written to"
-        raise SetupError(f"cannot write {path}: {error.strerror}; {advice}") from error
+        why = lacking(error, SystemDisk(path.parent)) if full else "name an existing folder that can be written to"
+        raise SetupError(f"cannot write {path}: {error.strerror}; {why}") from error
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -22,6 +22,11 @@ def require_room(disk: Disk, reserve_bytes: int) -> None:
             f"{FIRST_SEGMENT_BYTES:,} for its log, and {reserve_bytes:,} reserved for deletes. Free space "
             "there, give a folder on another disk with --data-dir, or reserve less with --reserve-bytes"
         )
+    if disk.free_files() == 0 and not has_log(disk):
+        raise SetupError(
+            f"{where(disk)} has no inodes for new files, and a new store needs some: remove files there that nobody "
+            "needs, or give a folder on another disk with --data-dir"
+        )
 
 
 def member_config(quota_bytes: int, reserve_bytes: int, retain_s: float | None) -> MemberConfig:

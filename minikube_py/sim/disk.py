@@ -157,8 +157,8 @@ class SimFile:
 class SimDisk:
     """One folder. `sequence` numbers the operations; `horizon` bounds what a sync covers (see `sync_as_of`).
 
-    `lies_about_sync` makes every sync a no-op, to check that tests notice. `capacity_bytes` None: never full.
-    `fault_rng` is used only when a sync fails."""
+    `lies_about_sync` makes every sync a no-op, to check that tests notice. `capacity_bytes`, `files_max` None: never
+    full.     `fault_rng` is used only when a sync fails."""
 
     def __init__(self, fault_rng: Rng | None = None) -> None:
         self._names: dict[str, Inode] = {}
@@ -177,6 +177,7 @@ class SimDisk:
         self.powered = True
         self.lies_about_sync = False
         self.capacity_bytes: int | None = None
+        self.files_max: int | None = None
         self.unreadable: dict[str, None] = {}
 
     # -- env.Disk -----------------------------------------------------------------------------------------------------
@@ -186,6 +187,8 @@ class SimDisk:
         if create:
             if name in self._names:
                 raise FileExistsError(errno.EEXIST, "there is a file of this name", name)
+            if self.free_files() == 0:
+                raise OSError(errno.ENOSPC, "no space left on the disk", name)
             self._names[name] = Inode()
             self._pending_names.append((name, None, self._names[name]))
         return SimFile(self, name, self._find(name))
@@ -214,6 +217,9 @@ class SimDisk:
 
     def free_bytes(self) -> int:
         return UNBOUNDED_BYTES if self.capacity_bytes is None else max(0, self.capacity_bytes - self.used_bytes())
+
+    def free_files(self) -> int | None:
+        return None if self.files_max is None else max(0, self.files_max - len(self._names))
 
     def _find(self, name: str) -> Inode:
         inode = self._names.get(name)
@@ -277,7 +283,7 @@ class SimDisk:
         """Cancels faults that have not happened yet, and frees the full disk."""
         self._steps_left = None
         self._syncs_before_error = None
-        self.capacity_bytes = None
+        self.capacity_bytes = self.files_max = None
         self.unreadable.clear()
 
     def used_by(self, lost: Lost, synced_inline: Callable[[], None]) -> None:
@@ -336,7 +342,7 @@ class SimDisk:
                 survived[id(inode)] = inode.after_crash(rng)
             survivor._names[name] = survived[id(inode)]
         survivor._durable_names = dict(survivor._names)
-        survivor.capacity_bytes = self.capacity_bytes
+        survivor.capacity_bytes, survivor.files_max = self.capacity_bytes, self.files_max
         return survivor
 
     def killed(self) -> SimDisk:
@@ -347,7 +353,7 @@ class SimDisk:
         survivor._durable_names = self._durable_names
         survivor._pending_names = self._pending_names
         survivor.sequence = self.sequence
-        survivor.capacity_bytes = self.capacity_bytes
+        survivor.capacity_bytes, survivor.files_max = self.capacity_bytes, self.files_max
         return survivor
 
     def image(self) -> dict[str, bytearray]:

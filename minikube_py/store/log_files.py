@@ -289,13 +289,14 @@ class LogFiles:
         segment.part = ""
         self._heads.append(head)
 
-    def upkeep(self) -> Steps:
-        """What `wants_upkeep`, in steps: removes files no longer needed and prepares the next segment's file. Yields a
-        sync to run before continuing. Raises: OSError; the log does not depend on it."""
+    def upkeep(self, spare: bool = False) -> Steps:
+        """What `wants_upkeep`, in steps: removes files no longer needed and prepares the next segment's file (`spare`:
+        though it is not wanted yet). Yields a sync to run before continuing. Raises: OSError; the log does not depend
+        on it."""
         if self._removal_due:
             self._removal_due = False
             yield from self.remove_old()
-        if self._wants_spare:
+        if spare or self._wants_spare:
             yield from self.spare.prepare()
 
     @property

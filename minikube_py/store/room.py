@@ -6,8 +6,8 @@ import errno
 from typing import Final
 
 from minikube_py.env import Disk
+from minikube_py.store.retry import Retry
 
-ADVICE: Final = "free space there; committed data is safe"
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 QUOTA_BYTES: Final = 2 << 30
 """etcd's default (`--quota-backend-bytes`)."""
@@ -20,7 +20,8 @@ SLACK: Final = 20
 class Room:
     """`look` measures; `shortage` is the reason why writes that need space are refused, "" while there is space.
 
-    `quota_bytes`: limit of the data, 0 for none. `reserve_bytes`: disk space reserved for deletes."""
+    `quota_bytes`: limit of the data, 0 for none. `reserve_bytes`: disk space reserved for deletes. `trials`: work that
+    finds out whether the disk takes more, whatever number of bytes it says is free."""
 
     def __init__(self, disk: Disk, quota_bytes: int, reserve_bytes: int) -> None:
         self._disk = disk
@@ -28,6 +29,7 @@ class Room:
         self.reserve_bytes = reserve_bytes
         self.free_bytes = 0
         self.shortage = ""
+        self.trials: tuple[Retry, ...] = ()
 
     def look(self, data_bytes: int, held_bytes: int = 0) -> None:
         """`held_bytes` of the disk are preallocated for the log and count as free."""
@@ -53,6 +55,9 @@ class Room:
                 "deletes: free space on that disk, or delete unneeded data; the member clears the alarm when "
                 f"{enough:,} are free"
             )
+        elif refused := [each.failure for each in self.trials if each.full]:
+            again = "the member tries again within a minute, and clears the alarm once it succeeds"
+            self.shortage = f"{refused[0]}; {again}"
 
 
 def where(disk: Disk) -> str:
@@ -65,9 +70,20 @@ def explained(error: OSError, disk: Disk, needed_bytes: int = 0) -> str:
     text = error.strerror or str(error)
     if error.errno not in FULL:
         return f"{text} ({where(disk)})"
+    return f"{text}: {lacking(error, disk, needed_bytes)}; committed data is safe"
+
+
+def lacking(error: OSError, disk: Disk, needed_bytes: int = 0) -> str:
+    """What a full disk lacks, and what to do. One with free bytes may have no inodes left, and one with both, a quota
+    that is used up."""
     try:
-        free = f"{disk.free_bytes():,} bytes free"
+        free, files = f"{disk.free_bytes():,} bytes free", disk.free_files()
     except OSError:
-        free = "an unknown number of bytes free"
+        free, files = "an unknown number of bytes free", None
     needed = f", and {needed_bytes:,} bytes are needed" if needed_bytes else ""
-    return f"{text}: {where(disk)} has {free}{needed}; {ADVICE}"
+    advice = "free space there"
+    if error.errno == errno.EDQUOT:
+        advice = "raise the quota of its user, group or project there, or remove files that count for it"
+    elif files == 0:
+        needed, advice = ", but no inodes for new files", "remove files there that nobody needs"
+    return f"{where(disk)} has {free}{needed}; {advice}"

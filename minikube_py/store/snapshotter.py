@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from minikube_py.env import Clock
 from minikube_py.store.replica import Replica
 from minikube_py.store.retry import Retry
-from minikube_py.store.room import explained
+from minikube_py.store.room import FULL, explained
 
 SLICE_S = 0.003
 PAUSE_S = 0.006
@@ -65,7 +65,7 @@ class Snapshotter:
         try:
             await drive(replica.take_snapshot(), self._wait, self._clock)
         except OSError as error:
-            self.retry.failed(explained(error, replica.files.disk))
+            self.retry.failed(explained(error, replica.files.disk), error.errno in FULL)
             raise
         self.retry.succeeded()
         self._taken += 1

@@ -22,7 +22,7 @@ from minikube_py.store.hash_check import HashCheck
 from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.membership_checks import caught_up
 from minikube_py.store.retry import Retry
-from minikube_py.store.room import explained
+from minikube_py.store.room import FULL, explained
 from minikube_py.store.snapshotter import drive
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Upkeep:
         self._in_vain: dict[str, int] = {}
         self._unreadable: dict[str, int] = {}
         self._unbuilt = asyncio.Event()
+        self._spare = Retry(self._clock)
+        member.room.trials = self._spare, member.snapshotter.retry
         self.alarming = Alarming(member, self._ask)
         self.hash_check = HashCheck(member, self._ask)
         self.compaction = CompactionPolicy(config.retain_s, config.retain_bytes)
@@ -176,22 +178,23 @@ class Upkeep:
                 return
 
     async def _keep_house(self) -> None:
-        member, spare = self._member, Retry(self._clock)
+        """What failed for lack of space is tried again even if it is not due any more: its success clears the alarm."""
+        member, spare = self._member, self._spare
         files, taking = member.replica.files, member.snapshotter.retry
         while True:
             await self._clock.sleep(member.config.tick_s * UPKEEP_TICKS)
             try:
-                if files.wants_upkeep and spare.due:
-                    await drive(files.upkeep(), member.wait_for_sync, self._clock, SLICE_PAUSE_S)
+                if (files.wants_upkeep or spare.full) and spare.due:
+                    await drive(files.upkeep(spare.full), member.wait_for_sync, self._clock, SLICE_PAUSE_S)
                     spare.succeeded()
             except FolderLost as error:
                 member.fail(f"cannot sync its folder: {explained(error, files.disk)}")
             except OSError as error:
                 why = explained(error, files.disk, member.config.segment_bytes)
-                again_s = spare.failed(why)
+                again_s = spare.failed(why, error.errno in FULL)
                 member.say(f"cannot prepare the next segment of the log: {why}; trying again in {again_s:g} s")
             try:
-                if member.replica.snapshot_due and taking.due:
+                if (member.replica.snapshot_due or taking.full) and taking.due:
                     await member.take_snapshot()
             except FolderLost as error:
                 member.fail(f"cannot sync its folder: {explained(error, files.disk)}")

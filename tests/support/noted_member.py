@@ -40,7 +40,7 @@ class Noted:
         )  # fmt: skip
         files = SimpleNamespace(
             written_bytes=0, wants_upkeep=False, spare=SimpleNamespace(held_bytes=0), upkeep=self.prepare,
-            disk=SimpleNamespace(folder="/data", free_bytes=lambda: 5),
+            disk=SimpleNamespace(folder="/data", free_bytes=lambda: 5, free_files=lambda: None),
         )  # fmt: skip
         self.replica: Any = SimpleNamespace(
             leading=3, alone=True, lacks_entry=False, shortage="", files=files, snapshot_due=False,
@@ -53,7 +53,8 @@ class Noted:
         self.room: Any = SimpleNamespace(shortage="", look=lambda *_: None)
         self.lessor: Any = SimpleNamespace(expired=list)
         self.membership = Membership.of([Member(NodeId(1), "one", "h:1")])
-        self.snapshotter: Any = SimpleNamespace(retry=SimpleNamespace(due=True, pause_s=7.0, failure="it failed"))
+        retry = SimpleNamespace(due=True, pause_s=7.0, failure="it failed", full=False)
+        self.snapshotter: Any = SimpleNamespace(retry=retry)
         self.failed = ""
         self.rows_left = 0
         self.step_s = 0.0
@@ -102,8 +103,8 @@ class Noted:
         self.rows_left -= 1
         return self.rows_left > 0
 
-    def prepare(self) -> Generator[None, None, None]:
-        self.calls.append((self.now_s, "prepare", ()))
+    def prepare(self, spare: bool) -> Generator[None, None, None]:
+        self.calls.append((self.now_s, "prepare", (spare,)))
         yield None
         if self.file_error is not None:
             raise self.file_error

@@ -293,6 +293,7 @@ async def test_a_disk_that_fills_during_a_snapshot_ends_no_process(tmp_path):
     assert "cannot take a snapshot: " in said[0] and "No space left on device" in said[0]
     disk.sealed = False
     await until(lambda: member.snapshotter.metrics("")["snapshots_total"] >= 1)
+    await until(lambda: not member.replica.shortage and not member.state.alarms.raised)
     await put(member, b"/after")
     await member.stop()
 

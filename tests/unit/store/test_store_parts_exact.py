@@ -194,6 +194,9 @@ class Disk:
             raise OSError(5, "an error")
         return self.free
 
+    def free_files(self) -> int | None:
+        return None
+
 
 @given(
     st.sampled_from([0, 1000, 2000]), st.sampled_from([0, 400]),
@@ -231,7 +234,7 @@ def test_a_disk_that_does_not_tell_has_room_until_a_write_fails() -> None:
     [
         (errno.EIO, 7, 9, "an error (/data)"),
         (errno.ENOSPC, 7000, 0, "an error: /data has 7,000 bytes free; free space there; committed data is safe"),
-        (errno.EDQUOT, 7, 9000, "an error: /data has 7 bytes free, and 9,000 bytes are needed; free space there; comm"),
+        (errno.EDQUOT, 7, 9000, "an error: /data has 7 bytes free, and 9,000 bytes are needed; raise the quota of its"),
         (errno.ENOSPC, None, 0, "an error: /data has an unknown number of bytes free; free space there"),
     ],
 )
