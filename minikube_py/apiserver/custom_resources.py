@@ -49,6 +49,8 @@ class CustomResources:
         self._local: tuple[Kind, ...] = ()
         self._leaving: frozenset[bytes] = frozenset()
         self._changed = asyncio.Event()
+        self._due: set[str] = set()
+        """Groups of which a definition has changed: names are accepted by group."""
 
     def follow(self) -> None:
         """Serves the current definitions."""
@@ -61,9 +63,11 @@ class CustomResources:
         if cache.last_change == self._seen:
             return
         self._seen = cache.last_change
-        self._changed.set()
         before = self._read
         self._read = {entry.key: _read(entry, before.get(entry.key)) for entry in cache.entries.values()}
+        self._due.update(_group(each.definition) for key, each in self._read.items() if before.get(key) is not each)
+        self._due.update(_group(each.definition) for key, each in before.items() if key not in self._read)
+        self._changed.set()
         leaving = (each for each in self._definitions() if _custom().is_true(each, "Terminating"))
         self._leaving = frozenset(map(_prefix, leaving))
         forms = [each.form for each in self._read.values() if each.form]
@@ -97,19 +101,25 @@ class CustomResources:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            again = False
+            due, self._due = self._due, set()
+            again: set[str] = set()
             for definition in self._definitions():
+                group = _group(definition)
+                if group not in due:
+                    continue
                 try:
-                    again |= await self._settle(definition)
+                    if await self._settle(definition):
+                        again.add(group)
                 except StatusError as error:
                     if error.code != 404:
                         log.warning("definition %s: %s", definition["metadata"]["name"], error.message)
-                        again = True
+                        again.add(group)
                 except MinikubeError as error:
                     log.warning("definition %s: %s", definition["metadata"]["name"], error)
-                    again = True
+                    again.add(group)
             if again:
                 await self._server.clock.sleep(_RETRY_S)
+                self._due |= again
                 self._changed.set()
 
     async def _settle(self, definition: Json) -> bool:
@@ -137,7 +147,7 @@ class CustomResources:
         resources: set[str] = set()
         kinds: set[str] = set()
         for each in self._definitions():
-            if each["spec"].get("group") != definition["spec"].get("group"):
+            if _group(each) != _group(definition):
                 continue
             if each["metadata"]["name"] == definition["metadata"]["name"]:
                 continue
@@ -202,6 +212,11 @@ def _read(entry: Entry, known: _Read | None) -> _Read:
         return known
     definition: Json = orjson.loads(entry.value)
     return _Read(entry.revision, definition, _custom().served_form(definition))
+
+
+def _group(definition: Json) -> str:
+    group: str = definition["spec"].get("group") or ""
+    return group
 
 
 def _custom() -> Any:

@@ -6,6 +6,7 @@ here with a step allowance (`cel.allowance`) and, if exceeded, restarts in a wor
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
@@ -15,10 +16,12 @@ from minikube_py.api.kind import Cluster, Kind
 from minikube_py.apiserver.checks import Steps, check, finished, steps_of_create, steps_of_update
 from minikube_py.apiserver.preparing import Body, key_of
 from minikube_py.apiserver.work import Work
-from minikube_py.cel.allowance import OutOfSteps, within
+from minikube_py.cel.allowance import OutOfSteps, kept, within
 
 STEPS_MAX: Final = 30_000
 """Steps per check and event loop turn: about 6 ms."""
+TURNS_MAX: Final = 50
+"""Turns for a check that compiles what it needs. Once done, it is kept; a worker process would compile it again."""
 SPARED: Final = 7
 """After a long check, this many of the same kind go directly to a worker."""
 _KINDS_KEPT_MAX: Final = 1_000
@@ -26,6 +29,20 @@ _KINDS_KEPT_MAX: Final = 1_000
 
 class _Worked(Protocol):
     work: Work
+
+
+async def in_turns(work: Callable[..., Any], *given: Any) -> Any:
+    """The result of work that changes nothing but what it keeps. Raises: OutOfSteps if a turn is too short for more of
+    it."""
+    for _ in range(TURNS_MAX):
+        before = kept()
+        try:
+            return within(STEPS_MAX, work, *given)
+        except OutOfSteps:
+            if kept() == before:
+                raise
+        await asyncio.sleep(0)
+    raise OutOfSteps
 
 
 class Long:
@@ -43,7 +60,7 @@ class Long:
         """`of` groups checks of similar cost. `here` must change nothing and return the job's result."""
         if self.tries(of):
             try:
-                return within(STEPS_MAX, here)
+                return await in_turns(here)
             except OutOfSteps:
                 self.was_long(of)
         return await self._at.work.run(job, *given)
@@ -82,7 +99,7 @@ class Settling:
         of = kind, sub
         if self._long.tries(of):
             try:
-                return finished(steps, within(STEPS_MAX, check, *checked))
+                return finished(steps, await in_turns(check, *checked))
             except OutOfSteps:
                 self._long.was_long(of)
         asked = Body(key_of(kind), b"", "", "", "", "", sub, definition=kind.definition)

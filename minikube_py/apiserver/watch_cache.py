@@ -455,8 +455,9 @@ class WatchCache:
         for kind in kinds:
             shared = self._shared(kind.prefix)
             wanted.setdefault(shared, []).append(before.get(kind) or self.cache_of(kind, shared))
+        kept = set(kinds)
         for kind, cache in before.items():
-            if kind not in kinds:
+            if kind not in kept:
                 cache.sleep()
             del self.caches[kind]
             wanted.setdefault(self._shared(kind.prefix), [])

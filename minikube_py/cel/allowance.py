@@ -12,10 +12,11 @@ from typing import Any, Final
 
 _NO_END: Final = 1 << 62
 _left = _NO_END
+_kept = 0
 
 
 class OutOfSteps(Exception):
-    """The work must restart from the beginning off the event loop."""
+    """The work must restart from the beginning: off the event loop, or here if it has kept something."""
 
 
 def spend(steps: int) -> None:
@@ -24,6 +25,17 @@ def spend(steps: int) -> None:
     _left -= steps
     if _left < 0:
         raise OutOfSteps
+
+
+def keep() -> None:
+    """Something was made that the next attempt finds made, as a compiled expression."""
+    global _kept
+    _kept += 1
+
+
+def kept() -> int:
+    """How often something was: whether an attempt that ran out of steps got further than the one before."""
+    return _kept
 
 
 def counted(work: Callable[..., Any], *given: Any) -> tuple[Any, int]:

@@ -32,7 +32,7 @@ from minikube_py.api.errors import (
     required,
 )
 from minikube_py.api.named_formats import FORMATS
-from minikube_py.cel.allowance import spend
+from minikube_py.cel.allowance import keep, spend
 from minikube_py.cel.environment import Environment, Expression, compile
 from minikube_py.cel.schemas import Declared, as_resource, declared, escaped, member, seen
 from minikube_py.cel.syntax import Ident, Invalid, Node, parts_of
@@ -119,6 +119,7 @@ def compile_rules(schema: Json, of: Declared, found: list[Compiled]) -> None:
     while len(found) < len(rules):
         rule = rules[len(found)]
         found.append(_compiled(schema, rule, lenient if rule.get("optionalOldSelf") else plain))
+        keep()
 
 
 def _compiled(schema: Json, rule: Json, environment: Environment) -> Compiled:

@@ -13,6 +13,7 @@ from turns import LINES_MAX, Elsewhere, Turns
 from minikube_py.api import openapi
 from minikube_py.api.custom.paths import follow, steps_of
 from minikube_py.api.errors import timeout
+from minikube_py.apiserver import custom_resources
 from minikube_py.apiserver.work import WorkHere
 
 Json = dict[str, Any]
@@ -82,6 +83,73 @@ async def test_a_large_definition_holds_up_nobody(core: Core, shape: str) -> Non
     core.api.hand_work_to(WorkHere())
     core.api.registry = core.api.registry.extended(tuple(kind for kind in core.api.registry.kinds if kind.definition))
     assert {path: (await core.respond("GET", path)).body for path in paths[1:]} == {p: answers[p] for p in paths[1:]}
+
+
+async def served(core: Core, body: Json, **more: Any) -> str:
+    """The path of a definition that has been made, once it is served."""
+    path = f"/apis/{body['spec']['group']}/v1/{body['spec']['names']['plural']}"
+    await core.done("POST", DEFINITIONS, body)
+    for _ in range(1000):
+        if (await core.respond("GET", path)).status == 200:
+            return path
+        await core.clock.sleep(0.1)
+    raise AssertionError(f"{path} is not served")
+
+
+async def test_the_first_objects_need_no_worker(core: Core) -> None:
+    """A worker starts slowly on a busy machine, and would compile the rules for itself alone."""
+    rule = " || ".join(f"self != '{at:07d}'" for at in range(5))
+    part = {**TEXT, "x-kubernetes-validations": [{"rule": rule}]}
+    spec = {"type": "object", "properties": {f"f{at:02d}": part for at in range(60)}}
+    turns = Turns()
+    core.api.hand_work_to(elsewhere := Elsewhere(turns))
+    path = await served(core, definition(spec, "ruled"))
+    before = elsewhere.jobs
+
+    async def written() -> None:
+        for name in "abc":
+            thing = {"apiVersion": "long.io/v1", "kind": "Ruled", "metadata": {"name": name}}
+            await core.done("POST", path, {**thing, "spec": dict.fromkeys(spec["properties"], "x")})
+
+    await turns.of(written())
+    assert elsewhere.jobs == before and turns.most < LINES_MAX, (elsewhere.jobs, before, turns.most)
+
+
+async def test_a_change_concerns_the_definitions_of_its_group(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    plain = custom_resources._next_status
+
+    def counted(of: Json, *given: Any) -> Json | None:
+        looked.append(of["spec"]["group"])
+        return plain(of, *given)
+
+    monkeypatch.setattr(custom_resources, "_next_status", counted)
+    for at in range(12):
+        body = definition({"type": "object"}, "things")
+        body["spec"]["group"], body["metadata"]["name"] = f"g{at}.io", f"things.g{at}.io"
+        await served(core, body)
+    assert len(set(looked)) == 12 and max(map(looked.count, looked)) <= 4, looked
+
+
+async def test_a_name_that_is_free_again_is_accepted(core: Core) -> None:
+    first, second = definition({"type": "object"}, "things"), definition({"type": "object"}, "others")
+    second["spec"]["names"]["shortNames"] = first["spec"]["names"]["shortNames"] = ["same"]
+    await served(core, first)
+    await core.done("POST", DEFINITIONS, second)
+    path = f"{DEFINITIONS}/{second['metadata']['name']}"
+
+    async def accepted() -> bool:
+        conditions = ((await core.done("GET", path)).get("status") or {}).get("conditions") or ()
+        return any(each["type"] == "NamesAccepted" and each["status"] == "True" for each in conditions)
+
+    await core.clock.sleep(1)
+    assert not await accepted()
+    await core.done("DELETE", f"{DEFINITIONS}/{first['metadata']['name']}")
+    for _ in range(100):
+        if await accepted():
+            break
+        await core.clock.sleep(0.1)
+    assert await accepted()
 
 
 PATHS = {
