@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -151,9 +152,14 @@ class _Load:
         figures: dict[str, float] = {"unbound": len(self._pods) - self._recorder.bound}
         for event in ("bound", "running"):
             moments = {key: getattr(times, f"{event}_s") for key, times in self._recorder.pods.items()}
-            waits_s = [at_s - self._due_s[key] for key, at_s in moments.items() if at_s is not None]
+            waits_s = [
+                math.inf if (at_s := moments.get(key)) is None else at_s - due_s for key, due_s in self._due_s.items()
+            ]
             for percent in (50, 99):
-                figures[f"{event}_p{percent}_ms"] = percentile(waits_s, percent) * 1000
+                wait_s = percentile(waits_s, percent)
+                # A percentile among the pods that never came was not observed.
+                if wait_s < math.inf:
+                    figures[f"{event}_p{percent}_ms"] = wait_s * 1000
         figures["writes_per_s"], figures["write_p99_ms"] = writers.rate(), percentile(writers.waits_s, 99) * 1000
         return {name: [round(float(value), 6)] for name, value in figures.items()}
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from minikube_py.lab import predicates
 from minikube_py.lab.load import LoadError
+from minikube_py.lab.predicates import CPU, MEMORY
 from minikube_py.lab.study import runner
 from minikube_py.lab.study.experiment import find
 from minikube_py.lab.study.measured import Measured
@@ -47,6 +49,25 @@ def test_a_pod_where_it_does_not_fit_makes_its_matcher_wrong(monkeypatch: pytest
     design = small()
     record = find(DESIGN).measure(design, next(design.units()))
     assert all(each["wrong"] for each in record["candidates"].values())
+
+
+def test_a_percentile_among_pods_that_were_never_bound_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The 12th of 12 pods decides the p99; it fits nowhere."""
+    drawn = predicates.lab_pods
+
+    def pods(rng: Any, count: int, mix: str, repetition: float) -> list[predicates.LabPod]:
+        with pytest.MonkeyPatch.context() as patched:
+            shape = predicates.Shape(dict.fromkeys((CPU, MEMORY), 1 << 50))
+            patched.setattr(predicates, "_shape", lambda *_: shape)
+            large = drawn(rng, count, mix, repetition)[-1]
+        return [*drawn(rng, count - 1, mix, repetition), large]
+
+    monkeypatch.setattr(end_to_end, "lab_pods", pods)
+    design = small()
+    record = find(DESIGN).measure(design, next(design.units()))
+    for each in record["candidates"].values():
+        assert each["figures"]["unbound"] == [1] and {"bound_p50_ms", "running_p50_ms"} <= each["figures"].keys()
+        assert not {"bound_p99_ms", "running_p99_ms"} & each["figures"].keys()
 
 
 def test_a_write_that_is_refused_ends_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
