@@ -90,13 +90,13 @@ def _told(rows: list[Row]) -> str:
         for mark in MARKS:
             known = expected.get((row.pods, row.policy, mark))
             line += [_mean(row.allocated[mark]), _mean(row.fragmented[mark])]
-            line.append("-" if known is None else f"{known.mean:.2f} +-{known.tolerance:.2f}")
+            line.append("-" if known is None else f"{known.mean:.2f} +-{known.tolerance(row.seeds):.2f}")
         cells.append(line)
-    text = ["percent of the GPUs, mean and standard deviation over the seeds; @: GPUs requested so far, percent"]
+    text = ["percent of the GPUs, mean over the seeds (standard deviation of several); @: GPUs requested so far, percent"]
     text.append(table(heads, cells, set(heads[2:])))
-    text.append("published: Weng et al., mean of 10 seeds, with the expected difference of two such means")
+    text.append("published: Weng et al., mean of 10 seeds, with the expected difference from a mean of as many seeds as here")
     return "\n".join((*text, *outside(rows), *out_of_order(rows)))
 
 
 def _mean(mean: Mean) -> str:
-    return f"{mean.mean:.2f} ({mean.deviation:.2f})"
+    return f"{mean.mean:.2f} ({mean.deviation:.2f})" if len(mean.by_seed) > 1 else f"{mean.mean:.2f}"

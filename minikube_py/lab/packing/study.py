@@ -77,13 +77,14 @@ class Expected(NamedTuple):
     mean: float
     deviation: float
 
-    @property
-    def tolerance(self) -> float:
-        """Twice the standard error of a difference between two means of 10 seeds."""
-        return float(max(LEAST_TOLERANCE, 2 * self.deviation * (2 / SEEDS_PUBLISHED) ** 0.5))
+    def tolerance(self, seeds: int) -> float:
+        """Twice the standard error of the difference to a mean of `seeds`; for 10 at least LEAST_TOLERANCE, for fewer
+        as much more."""
+        of_ten = max(LEAST_TOLERANCE, 2 * self.deviation * (2 / SEEDS_PUBLISHED) ** 0.5)
+        return float(of_ten * ((1 / seeds + 1 / SEEDS_PUBLISHED) / (2 / SEEDS_PUBLISHED)) ** 0.5)
 
-    def allows(self, mean: float) -> bool:
-        return abs(mean - self.mean) <= self.tolerance
+    def allows(self, mean: float, seeds: int) -> bool:
+        return abs(mean - self.mean) <= self.tolerance(seeds)
 
 
 def published() -> dict[tuple[str, str, int], Expected]:
@@ -188,21 +189,21 @@ def _row_json(row: Row, expected: Mapping[tuple[str, str, int], Expected]) -> di
             at[name]["by_seed"] = [round(value, 2) for value in each.by_seed]
         known = expected.get((row.pods, row.policy, mark))
         if known is not None:
-            at["published"] = {"mean": known.mean, "tolerance": round(known.tolerance, 3)}
-            at["within"] = known.allows(row.allocated[mark].mean)
+            at["published"] = {"mean": known.mean, "tolerance": round(known.tolerance(row.seeds), 3)}
+            at["within"] = known.allows(row.allocated[mark].mean, row.seeds)
         found[f"at{mark}"] = at
     return found
 
 
 def outside(rows: Sequence[Row]) -> list[str]:
-    """The means that differ from the published ones by more than ten seeds explain."""
+    """The means that differ from the published ones by more than so many seeds explain."""
     expected = published()
     found = []
     for row in rows:
         for mark in MARKS:
             known = expected.get((row.pods, row.policy, mark))
             mean = row.allocated[mark].mean
-            if known is not None and not known.allows(mean):
+            if known is not None and not known.allows(mean, row.seeds):
                 found.append(
                     f"{row.pods} at {mark} %: {row.policy} is {mean - known.mean:+.2f} from the published mean"
                 )
@@ -222,7 +223,7 @@ def out_of_order(rows: Sequence[Row]) -> list[str]:
                 second = expected.get((other.pods, other.policy, mark))
                 if first is None or second is None:
                     continue
-                apart = first.mean - second.mean > max(first.tolerance, second.tolerance)
+                apart = first.mean - second.mean > max(first.tolerance(one.seeds), second.tolerance(other.seeds))
                 if apart and one.allocated[mark].mean <= other.allocated[mark].mean:
                     found.append(f"{one.pods} at {mark} %: {one.policy} is not above {other.policy}")
     return found

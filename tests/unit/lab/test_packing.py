@@ -114,7 +114,7 @@ def test_two_policies_come_to_the_committed_figures(tmp_path: Path, capsys: pyte
     assert run(*words) == 0
     again = capsys.readouterr()
     assert again.err == "", "what the journal holds is not replayed"
-    assert "default  fgd" in again.out and "95.23 +-0.30" in again.out
+    assert "default  fgd" in again.out and "95.23 +-0.70" in again.out
     with journal.open("a") as file:
         file.write("{}\n")
     assert run(*words) == 1
@@ -148,8 +148,10 @@ def test_committed_means_are_within_what_the_published_ones_allow() -> None:
 
 
 def test_tolerance_and_order() -> None:
-    assert Expected(90.0, 0.1).tolerance == 0.3
-    assert Expected(90.0, 0.6).tolerance == pytest.approx(2 * 0.6 * 0.2**0.5)
+    assert Expected(90.0, 0.1).tolerance(10) == 0.3
+    assert Expected(90.0, 0.6).tolerance(10) == pytest.approx(2 * 0.6 * 0.2**0.5)
+    assert Expected(90.0, 0.6).tolerance(1) == pytest.approx(2 * 0.6 * (1 + 0.1) ** 0.5)
+    assert Expected(90.0, 0.1).tolerance(1) == pytest.approx(0.3 * 5.5**0.5)
     assert len(published()) == 17 * 6 * 2
     shares = {"fgd": (95.0, 95.1), "bestfit": (95.1, 95.1), "random": (86.3, 87.3)}
 
