@@ -92,9 +92,9 @@ def _told(rows: list[Row]) -> str:
             line += [_mean(row.allocated[mark]), _mean(row.fragmented[mark])]
             line.append("-" if known is None else f"{known.mean:.2f} +-{known.tolerance(row.seeds):.2f}")
         cells.append(line)
-    text = ["percent of the GPUs, mean over the seeds (standard deviation of several); @: GPUs requested so far, percent"]
+    text = ["percent of the GPUs, mean over the seeds (standard deviation); @: GPUs requested so far, percent"]
     text.append(table(heads, cells, set(heads[2:])))
-    text.append("published: Weng et al., mean of 10 seeds, with the expected difference from a mean of as many seeds as here")
+    text.append("published: Weng et al., mean of 10 seeds, with the expected difference from a mean of these seeds")
     return "\n".join((*text, *outside(rows), *out_of_order(rows)))
 
 
