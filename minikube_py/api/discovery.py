@@ -20,6 +20,7 @@ from minikube_py.api.document import JSON, PROTOBUF, YAML, Document, etag_of, ma
 from minikube_py.api.errors import no_representation, not_acceptable, path_not_found
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.apiregistration import priority_of
+from minikube_py.api.meta import version_rank
 from minikube_py.api.registry import REGISTRY, Registry
 
 AGGREGATED: Final = ("v2", "v2beta1")
@@ -106,12 +107,14 @@ class Discovery:
         return sorted(first, key=lambda name: (first[name], name))
 
     def _versions(self, group: str) -> list[str]:
-        return list(dict.fromkeys(r.version for r in self._registry.kinds if r.group == group))
+        found = list(dict.fromkeys(r.version for r in self._registry.kinds if r.group == group))
+        # Several definitions of a group: the versions of all are ranked together.
+        return found if group in self._registry.base.groups else sorted(found, key=version_rank)
 
     def _group(self, name: str) -> Json:
         priorities = {version: -priority_of(name, version)[1] for version in self._versions(name)}
         priorities |= {version: -priority for group, version, _, priority in self._local if group == name}
-        ordered = sorted(priorities, key=priorities.__getitem__) if self._local else priorities
+        ordered = sorted(priorities, key=lambda each: (priorities[each], version_rank(each)))
         versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in ordered]
         return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 

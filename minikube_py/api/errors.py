@@ -6,6 +6,7 @@ server is a `StatusError`; validation collects `FieldError`s and turns them into
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -233,8 +234,8 @@ def go_value(value: Any) -> str:
     """A wrong value as a field error prints it."""
     if isinstance(value, Verbatim):
         return str(value)
-    if isinstance(value, str):
-        return go_quote(value)
+    if isinstance(value, str | bytes):
+        return go_quote(base64.b64encode(value).decode() if isinstance(value, bytes) else value)
     return go_float(value) if isinstance(value, float) else go_json(value)
 
 

@@ -26,6 +26,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.memo import remembered
 from minikube_py.env import Rng
+from minikube_py.fields.digits import whole_number
 
 Messages = tuple[str, ...]
 NameRule = Callable[[str], Messages]
@@ -313,6 +314,18 @@ class Owner(NamedTuple):
     uid: str
     controller: bool
     block_owner_deletion: bool
+
+
+_VERSION: Final = re.compile("v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+
+
+def version_rank(name: str) -> tuple[Any, ...]:
+    """Sort key for version priority: v2 before v1, before v1beta2, before all other names."""
+    match = _VERSION.fullmatch(name)
+    if match is None:
+        return (1, name)
+    level = {None: 0, "beta": 1, "alpha": 2}[match[2]]
+    return (0, level, -whole_number(match[1]), -whole_number(match[3] or "0"))
 
 
 def name_of(obj: Mapping[str, Any]) -> str:

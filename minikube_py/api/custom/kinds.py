@@ -5,7 +5,6 @@ Source: apiextensions-apiserver `pkg/registry/customresource`, `pkg/apiserver/cu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -24,21 +23,10 @@ from minikube_py.api.decode import Named
 from minikube_py.api.errors import FieldError, Json
 from minikube_py.api.go_format import go_format
 from minikube_py.api.kind import NAMED, NAMESPACED, STATUS_VERBS, Kind, ScalePaths, Selectable, Subresource
-from minikube_py.api.meta import next_generation
+from minikube_py.api.meta import next_generation, version_rank
 from minikube_py.api.printing import Age, Column, Printer
-from minikube_py.fields.digits import whole_number
 
 VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-_VERSION: Final = re.compile("v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
-
-
-def version_rank(name: str) -> tuple[Any, ...]:
-    """Sort key for version priority: v2 before v1, before v1beta2, before all other names."""
-    match = _VERSION.fullmatch(name)
-    if match is None:
-        return (1, name)
-    level = {None: 0, "beta": 1, "alpha": 2}[match[2]]
-    return (0, level, -whole_number(match[1]), -whole_number(match[3] or "0"))
 
 
 def is_true(definition: Json, condition: str) -> bool:

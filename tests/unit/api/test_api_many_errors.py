@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikube_py.api.errors import ERRORS_LISTED_MAX, invalid, invalid_value
+from minikube_py.api.errors import ERRORS_LISTED_MAX, go_value, invalid, invalid_value
 from minikube_py.api.registry import REGISTRY
 
 
@@ -19,3 +19,8 @@ def test_errors_are_told_up_to_a_limit(count: int, told: int) -> None:
     status = invalid(REGISTRY.resource("", "v1", "pods"), "p", errors).to_status()
     assert len(status["details"]["causes"]) == told == status["message"].count("Invalid value")
     assert (f"{count} errors in all" in status["message"]) is (count > told)
+
+
+def test_bytes_are_told_in_base64() -> None:
+    """As upstream tells a caBundle that is no certificate."""
+    assert go_value(b"\n") == '"Cg=="' and go_value(b"") == '""'

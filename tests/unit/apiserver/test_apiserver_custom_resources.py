@@ -182,6 +182,25 @@ async def test_a_changed_schema_holds_at_once_and_defaults_what_was_stored(core:
     assert (await core.ask("GET", f"{GAUGES}?resourceVersion=0"))[1]["items"][0]["spec"] == {"b": "new"}
 
 
+async def test_versions_of_several_definitions_of_a_group_are_ranked_together(core: Core) -> None:
+    """As upstream lists them for definitions with these versions, made in this order."""
+    for plural, versions in (("aas", ("v1alpha1",)), ("bbs", ("v1", "v1beta1")), ("ccs", ("v1alpha1", "v2"))):
+        listed = [
+            {"name": name, "served": True, "storage": not at, "schema": {"openAPIV3Schema": ANY}}
+            for at, name in enumerate(versions)
+        ]
+        await core.done("POST", DEFINITIONS, definition(plural, ANY, spec={"versions": listed}))
+        await served(core, f"{OBJECTS.replace('/v1/', f'/{versions[0]}/')}/{plural}")
+    wanted = ["v2", "v1", "v1beta1", "v1alpha1"]
+    group = await core.done("GET", f"/apis/{GROUP}")
+    assert [each["version"] for each in group["versions"]] == wanted
+    assert group["preferredVersion"]["version"] == "v2"
+    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    items = (await core.ask("GET", "/apis", accept=aggregated))[1]["items"]
+    (group,) = [each for each in items if each["metadata"]["name"] == GROUP]
+    assert [each["version"] for each in group["versions"]] == wanted
+
+
 async def test_names_that_another_definition_has_are_not_accepted(core: Core) -> None:
     await core.done("POST", DEFINITIONS, definition("gauges", of(spec=ANY)))
     await served(core)
