@@ -280,12 +280,15 @@ def _next_status(definition: Json, taken: tuple[set[str], set[str]], now: str) -
     else:
         accepted = ("False", reason, message)
     conditions = set_condition(conditions, "NamesAccepted", *accepted, now)
+    rules = import_module("minikube_py.api.custom.definition_rules")
     if not _custom().is_true(definition, "Established"):
         established = ("False", "NotAccepted", "not all names are accepted")
-        if not reason:
+        if not reason and not rules.bundle_is_valid(definition):
+            established = ("False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
+        elif not reason:
             established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
         conditions = set_condition(conditions, "Established", *established, now)
-    state, why = import_module("minikube_py.api.custom.definition_rules").approval(definition)
+    state, why = rules.approval(definition)
     if state:
         status = "True" if state == "ApprovedAnnotation" else "False"
         conditions = set_condition(conditions, "KubernetesAPIApprovalPolicyConformant", status, state, why, now)

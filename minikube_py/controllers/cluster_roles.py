@@ -13,9 +13,9 @@ import orjson
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.label_selectors import selector_of
+from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import CLUSTER_ROLES, Object
-from minikube_py.client.transport import MERGE_PATCH
 from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.volume_views import WholeView
 
@@ -27,6 +27,7 @@ class ClusterRoleAggregation(QueueController):
     """On every change of a role, all aggregating roles are checked again."""
 
     name = "clusterrole-aggregation-controller"
+    _applying: Final = {"fieldManager": name, "force": "true"}
 
     def __init__(self, context: ControllerContext) -> None:
         self._client = context.client
@@ -52,8 +53,12 @@ class ClusterRoleAggregation(QueueController):
         rules = await aggregated(found.obj, [role.obj for role in self._roles.store.values()])
         if rules == (found.obj.get("rules") or []):
             return
+        # Applied, not written: without rules that it selects, a role keeps those that somebody else gave it.
+        applied: Object = {"apiVersion": CLUSTER_ROLES.api_version, "kind": "ClusterRole", "metadata": {"name": name}}
+        if rules:
+            applied["rules"] = [{key: value for key, value in rule.items() if value} for rule in rules]
         try:
-            await self._client.patch(CLUSTER_ROLES, name, {"rules": rules}, content_type=MERGE_PATCH)
+            await self._client.patch(CLUSTER_ROLES, name, applied, content_type=APPLY_PATCH, params=self._applying)
         except StatusError as error:
             if error.code != 404:
                 raise

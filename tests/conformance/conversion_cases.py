@@ -164,3 +164,14 @@ def refused(webhooks: WebhookServer) -> Iterator[Ask]:
     unused = definition("c-refused", good)
     unused["spec"]["conversion"]["strategy"] = "None"
     yield Ask("unused webhook", "POST", DEFINITIONS + query, unused)
+
+
+BUNDLES = ("Cg==", "YQ==", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==")
+"""No certificates: what kubebuilder writes for cert-manager to replace, a letter, and the begin of a block."""
+
+
+def not_callable(webhooks: WebhookServer, side: str) -> Iterator[Ask]:
+    """Definitions that are not established before their webhook's bundle is valid."""
+    for number, bundle in enumerate(BUNDLES):
+        answer = f"c-bundle-{number}"
+        yield Ask(answer, "POST", DEFINITIONS, definition(answer, {**client_of(webhooks, side, answer), "caBundle": bundle}))

@@ -17,6 +17,7 @@ import certificate_scenarios
 import device_scenarios
 import pytest
 import quota_scenarios
+import role_scenarios
 import slice_scenarios
 import storage_scenarios
 from api_targets import original, transport_to
@@ -256,6 +257,7 @@ SCENARIOS: dict[str, Scenario] = {
     "tainted devices": device_scenarios.taints(settled),
     "quotas": quota_scenarios.counted(settled),
     "requests for certificates": certificate_scenarios.approved(settled),
+    "aggregated roles": role_scenarios.aggregated(settled),
     "networks of services": address_scenarios.held(settled),
 }  # fmt: skip
 

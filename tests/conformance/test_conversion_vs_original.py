@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import conversion_cases
 import judging
@@ -54,6 +55,28 @@ def _hashes(server: Server) -> str:
 
 def _moved(server: Server, before: str) -> bool:
     return _hashes(server) != before
+
+
+def _why_not(server: Server, path: str) -> Any:
+    conditions = json.loads(server.ask(Ask("conditions", "GET", path)).body).get("status", {}).get("conditions") or ()
+    told = {each["type"]: [each["status"], each["reason"], each["message"]] for each in conditions}
+    return told if told.get("Established", ["", "Installing"])[1] != "Installing" else None
+
+
+@pytest.mark.timeout(300)
+def test_a_definition_waits_for_a_valid_bundle(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    with serving(tmp_path) as webhooks:
+        told: list[list[Any]] = []
+        for side, server in zip(("them", "mine"), servers, strict=True):
+            told.append([])
+            for ask in conversion_cases.not_callable(webhooks, side):
+                path = f"{DEFINITIONS}/{ask.body['metadata']['name']}"
+                assert server.ask(ask).code == 201
+                told[-1].append(patience.eventually(partial(_why_not, server, path), "its conditions are settled"))
+                change = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": webhooks.bundle}}}}}
+                assert server.ask(Ask("mend", "PATCH", path, change, conversion_cases.MERGE)).code == 200
+                patience.eventually(partial(_answers, server, at(ask.name, "v1")), "a valid one establishes it")
+    assert told[0] == told[1] and len(told[0]) == len(conversion_cases.BUNDLES)
 
 
 @pytest.mark.timeout(300)

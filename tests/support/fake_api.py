@@ -84,12 +84,16 @@ class FakeApi:
         self.version = 1
         self.compacted = 0
         self.objects: dict[Kind, dict[str, Json]] = {kind: {} for kind in KINDS}
+        self.applied: dict[tuple[Kind, str, str], Json] = {}
+        """What each manager applied last; its members have no other owner."""
         self.history: list[Record] = []
         self._changed = asyncio.Event()
         self._epoch = 0
         self.down = False
         self.lose_answers = 0
         self.calls: list[tuple[str, str]] = []
+        self.asked: list[dict[str, str]] = []
+        """Parameters of the calls."""
         self.refuse: dict[tuple[str, str], StatusError] = {}
         self.watchers = 0
 
@@ -122,6 +126,7 @@ class FakeApi:
         if self.down:
             raise Unavailable("down")
         self.calls.append((method, path))
+        self.asked.append(dict(params or {}))
         try:
             for (verb, pattern), error in self.refuse.items():
                 if verb == method and re.search(pattern, path):
@@ -198,7 +203,12 @@ class FakeApi:
                 self._delete(kind, namespace, key.split("/")[1], body or {})
             return {"kind": f"{kind.kind}List", "items": []}
         current = self._get(kind, namespace, name)
-        if method == "PATCH":
+        if content_type.startswith("application/apply"):
+            before = self.applied.get((kind, name, params["fieldManager"]), {})
+            self.applied[kind, name, params["fieldManager"]] = body
+            wanted = {**{key: value for key, value in current.items() if key not in before}, **body}
+            wanted["metadata"] = current["metadata"]
+        elif method == "PATCH":
             strategic = content_type.startswith("application/strategic")
             wanted = _merge(copy.deepcopy(current), body, strategic)
         else:

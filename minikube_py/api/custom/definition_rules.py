@@ -289,8 +289,8 @@ def _webhook_errors(webhook: Json, old: Json | None, path: str) -> list[FieldErr
     else:
         errors = validate_client(client, at)
         bundle, stood = client.get("caBundle") or "", (before.get("clientConfig") or {}).get("caBundle") or ""
-        lenient = not is_true(old or {}, "Established") or (stood and _bundle_errors(stood, at))
-        errors += _bundle_errors(bundle, f"{at}.caBundle") if bundle and not lenient else []
+        lenient = not is_true(old or {}, "Established") or _bundle_errors(stood, at)
+        errors += _bundle_errors(bundle, f"{at}.caBundle") if not lenient else []
     versions, stood = webhook.get("conversionReviewVersions") or [], before.get("conversionReviewVersions") or []
     at = f"{path}.conversionReviewVersions"
     if not versions:
@@ -304,8 +304,15 @@ def _webhook_of(definition: Json | None) -> Json:
     return found
 
 
+def bundle_is_valid(definition: Json) -> bool:
+    """Whether the conversion webhook can be called: until then the definition is not established."""
+    return not _bundle_errors((_webhook_of(definition).get("clientConfig") or {}).get("caBundle") or "", "")
+
+
 def _bundle_errors(bundle: str, path: str) -> list[FieldError]:
-    """Of certificates in PEM, in base64."""
+    """Of certificates in PEM, in base64; none are the system's."""
+    if not bundle:
+        return []
     given = base64.b64decode(bundle)
     why = "unable to parse bytes as PEM block"
     if given.count(_PEM):

@@ -201,6 +201,29 @@ async def test_versions_of_several_definitions_of_a_group_are_ranked_together(co
     assert [each["version"] for each in group["versions"]] == wanted
 
 
+@pytest.mark.parametrize("bundle", ["Cg==", "YQ==", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="])
+async def test_a_definition_waits_for_a_valid_bundle_of_its_webhook(core: Core, bundle: str) -> None:
+    """`Cg==` is what kubebuilder writes, for cert-manager to replace. Upstream: pkg/controller/establish."""
+    body = definition("gauges", of(spec=ANY))
+    client = {"url": "https://127.0.0.1:1/", "caBundle": bundle}
+    webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    body["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    await core.done("POST", DEFINITIONS, body)
+    path = f"{DEFINITIONS}/gauges.{GROUP}"
+
+    async def told() -> Any:
+        conditions = (await core.done("GET", path))["status"].get("conditions") or ()
+        return next(([c["status"], c["reason"], c["message"]] for c in conditions if c["type"] == "Established"), None)
+
+    why = "The conversion webhook CABundle is invalid"
+    assert await until(told, "it has the condition") == ["False", "InvalidCABundle", why]
+    assert (await core.respond("GET", GAUGES)).status == 404
+    change = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": None}}}}}
+    await core.done("PATCH", path, change, MERGE)
+    await served(core)
+    assert await told() == ["True", "InitialNamesAccepted", "the initial names have been accepted"]
+
+
 async def test_names_that_another_definition_has_are_not_accepted(core: Core) -> None:
     await core.done("POST", DEFINITIONS, definition("gauges", of(spec=ANY)))
     await served(core)

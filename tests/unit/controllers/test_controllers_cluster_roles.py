@@ -50,7 +50,20 @@ async def test_rules_come_and_go_with_the_roles_that_are_selected() -> None:
         assert world.api.kind("clusterroles")["all"]["rules"] == [reads]
         world.api.remove("clusterroles", "one")
         await settle()
-        assert world.api.kind("clusterroles")["all"]["rules"] == []
+        assert "rules" not in world.api.kind("clusterroles")["all"]
+
+
+async def test_a_role_that_selects_nothing_keeps_its_own_rules() -> None:
+    """As upstream, whose controller applies no rules then. Who is bound to the role would lose its rights."""
+    own = [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]
+    selector = {"matchLabels": {"gather": "nobody"}}
+    async with World(NAME) as world:
+        role = {"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [selector]}, "rules": own}
+        make(world, role)
+        await settle()
+        assert world.api.kind("clusterroles")["all"]["rules"] == own
+        asked = [params for params in world.api.asked if "fieldManager" in params]
+        assert asked and all(params == {"fieldManager": NAME, "force": "true"} for params in asked)
 
 
 async def test_a_selector_that_selects_no_role_is_not_parsed() -> None:
