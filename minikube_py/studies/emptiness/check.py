@@ -20,7 +20,7 @@ from minikube_py.lab.conformance.laws import failing
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.conformance.subject import NoSubject, require_options
 from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
-from minikube_py.studies.emptiness.compiled import SUFFIX, front_of, machine_code
+from minikube_py.studies.emptiness.compiled import SUFFIX, form_of, front_of, machine_code
 from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.study import Behind, Emptiness, World
 
@@ -86,6 +86,7 @@ def find_front(target: str, options: Mapping[str, int | str]) -> Subject:
         require_options(FRONTS[plain][0], options, f"front {target}")
         if form:
             try:
+                form_of(FRONTS[plain][0])
                 machine_code()
             except RequestError as error:
                 raise NoSubject(str(error)) from error

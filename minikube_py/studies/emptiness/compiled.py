@@ -33,7 +33,7 @@ class CompiledFront:
         self.held = held
         self.front, self.bound = f"{held.front}@{SUFFIX}", held.bound
         held.points = np.ascontiguousarray(held.points)
-        self._ask, self._take = next(form for kind, form in FORMS.items() if isinstance(held, kind))(held, jit)
+        self._ask, self._take = form_of(type(held))(held, jit)
         # Compiled here, so that no measurement holds it.
         self.passing(held.points[:0])
         self.put_many(())
@@ -60,6 +60,15 @@ class CompiledFront:
 
     def held_bytes(self) -> int:
         return self.held.held_bytes()
+
+
+def form_of(kind: type[Table]) -> Callable[[Any, Jit], tuple[Ask, Take]]:
+    """Raises: InvalidRequest for a kind of front that has no loops here."""
+    for each, form in FORMS.items():
+        # Every front is a table, and only the table itself rules out nothing.
+        if issubclass(kind, each) and (each is not Table or kind is Table):
+            return form
+    raise InvalidRequest(f"the front {kind.front} has no compiled form")
 
 
 @cache

@@ -20,6 +20,8 @@ SLOT_BITS: Final = 32
 COUNT_BITS: Final = 16
 MOST_CELLS: Final = 1 << 16
 KEY_BITS: Final = 16
+LEAST_SIDE: Final = 0.02
+"""Added to each side of a box, as a share of the largest value, so that those without extent in a dimension differ."""
 
 
 class Table:
@@ -192,6 +194,65 @@ class Skyline(Skyband):
         super().__init__(points, shards, 1)
 
 
+class BoundedSkyline(Table):
+    """At most k vectors for each shard: its skyline, of which two are merged into their maximum until k are left; those
+    whose maximum has the least volume beyond the sum of theirs. Each node is under one of the k.
+
+    A node that rises above all is added, and two are merged as before. If one loses a value that a vector above it
+    has, the shard is read again, and the vectors are formed again; other losses leave them as they are. A volume is of
+    values as shares of the largest at build time. Of equal merges the first is made, in the order of falling sums."""
+
+    front = "bounded-skyline"
+
+    def __init__(self, points: IntArray, shards: int, k: int = 4) -> None:
+        super().__init__(points, shards)
+        if k < 1:
+            raise InvalidRequest(f"k is {k}: it must be 1 at least")
+        self.k = k
+        self._scale = self.points.max(axis=0, initial=1).astype(np.float64)
+        self._rows: IntArray = np.full((shards, k, self.dimensions), MISSING, dtype=np.int64)
+        for shard in range(shards):
+            self._build(shard)
+        self.rows_read = 0
+
+    def passing(self, asked: IntArray) -> Bools:
+        return reached(self._rows, asked)
+
+    def put(self, slot: int, point: Point) -> None:
+        shard = slot % self.shards
+        old, new = self.points[slot].copy(), np.array(point, dtype=np.int64)
+        self.points[slot] = new
+        rows = self._rows[shard]
+        above = (rows >= old).all(axis=1)
+        if ((rows[above] == old) & (new < old)).any():
+            self._build(shard)
+        elif not (rows >= new).all(axis=1).any():
+            self._form(shard, np.concatenate([new[None], rows[~(new >= rows).all(axis=1)]]))
+
+    def _build(self, shard: int) -> None:
+        slots, points = self.read(shard)
+        self._form(shard, points[_candidates(points, slots, 1)])
+
+    def _form(self, shard: int, vectors: IntArray) -> None:
+        while len(vectors) > self.k:
+            both = np.maximum(vectors[:, None], vectors[None])
+            alone = self._volumes(vectors)
+            added = self._volumes(both) - alone[:, None] - alone[None]
+            added[np.tril_indices(len(vectors))] = np.inf
+            first, second = divmod(int(added.argmin()), len(vectors))
+            merged = both[first, second]
+            # Nodes under others that the merged one is above are under it.
+            vectors = np.concatenate([vectors[~(merged >= vectors).all(axis=1)], merged[None]])
+        self._rows[shard] = MISSING
+        self._rows[shard, : len(vectors)] = vectors
+
+    def _volumes(self, vectors: IntArray) -> Any:
+        return (vectors / self._scale + LEAST_SIDE).prod(axis=-1)
+
+    def size_bytes(self) -> int:
+        return (int(np.count_nonzero(self._rows[:, :, 0] != MISSING)) * self.point_bits + 7) // 8
+
+
 class MaxVectors(Table):
     """The maximum of each dimension, for each of k groups of a shard's nodes. Groups are formed at build time from
     similar nodes, by their first principal component, and stay. When a maximum leaves, the new one is searched."""
@@ -360,6 +421,8 @@ FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "repairing-max": (MaxVectors, {}),
     "max-vectors-2": (MaxVectors, {"k": 2}),
     "max-vectors-4": (MaxVectors, {"k": 4}),
+    "max-vectors-8": (MaxVectors, {"k": 8}),
+    "max-vectors-16": (MaxVectors, {"k": 16}),
     "joint-4": (JointCells, {"steps": 4}),
     "joint-8": (JointCells, {"steps": 8}),
     "hashed-8": (JointCells, {"steps": 8, "bits": 256}),
@@ -369,5 +432,8 @@ FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "skyline": (Skyline, {}),
     "skyband-2": (Skyband, {"k": 2}),
     "skyband-4": (Skyband, {"k": 4}),
+    "bounded-skyline-2": (BoundedSkyline, {"k": 2}),
+    "bounded-skyline-4": (BoundedSkyline, {"k": 4}),
+    "bounded-skyline-8": (BoundedSkyline, {"k": 8}),
 }
 """By name: the class and its options."""

@@ -126,6 +126,21 @@ class Further(Emptiness):
     mode_notes = {}
 
 
+class FirstFit(Further):
+    """With the figure `opened_first`: the shards opened if they are tried in order, up to the first that has room."""
+
+    words = {
+        **Emptiness.words,
+        "opened_first": "shards opened for a request if those that pass are tried in order, and the first that has "
+        "room ends the search",
+    }
+
+    def score(self, batch: Batch, answers: Bools) -> Mapping[str, float]:
+        right = batch.right[: len(answers)]
+        earlier = np.cumsum(right, axis=1) - right == 0
+        return {**super().score(batch, answers), "opened_first": float((answers & earlier).sum(axis=1).mean())}
+
+
 class Priced(Further):
     """With the figures `cost_at_P_us`: what a request, a change and the shards that it opens take in all, where opening
     one takes P; for each of the design's `prices_us`."""

@@ -23,8 +23,8 @@ from minikube_py.studies.emptiness.study import Behind, World
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/compiled-fronts.toml"
 
-QUICK = [each for each in FRONTS if "range-filter" not in each]
-"""Without those whose tens of thousands of cells numpy asks one by one."""
+QUICK = [each for each in FRONTS if not each.startswith(("range-filter", "bounded-skyline"))]
+"""Without those whose tens of thousands of cells numpy asks one by one, and those that have no loops."""
 
 
 def as_it_is(function: Any) -> Any:
@@ -130,12 +130,23 @@ def test_without_numba_it_is_refused_by_name(
     assert isinstance(study.candidate("skyline", world, design, {}), Behind)
 
 
+@pytest.mark.parametrize("name", sorted(set(FRONTS) - set(QUICK)))
+def test_a_front_has_loops_or_is_refused_in_words(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if "range-filter" in name:
+        require_numba()
+        assert isinstance(front_of(f"{name}@compiled", np.ones((2, 2), dtype=np.int64), 1), CompiledFront)
+    else:
+        assert main(["front", "check", f"{name}@compiled"]) == 2
+        assert "the front bounded-skyline has no compiled form" in capsys.readouterr().err
+
+
 def test_the_design_asks_each_front_both_ways_and_adds_prices() -> None:
     require_numba()
     study = find(str(DESIGN))
     design = study.load("quick")
     names = set(design.candidates("grid"))
-    assert set(QUICK) == {each for each in names if "@" not in each}
+    plain = {each for each in names if "@" not in each}
+    assert set(QUICK) == plain | {"max-vectors-8", "max-vectors-16"}
     assert {f"{each}@compiled" for each in names if "@" not in each} <= names == set(design.candidates("openb"))
     small = type(design)({**design.raw, "batches": 2, "requests_per_batch": 8, "changes_per_batch": 8}, "quick")
     unit = next(unit for unit in small.units() if unit.block == "grid")
