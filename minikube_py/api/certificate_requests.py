@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
+from cryptography.hazmat.primitives.serialization import load_der_private_key
 from cryptography.x509.oid import NameOID
 
 from minikube_py.api.errors import go_quote
@@ -145,3 +146,59 @@ def check_certificates(encoded: str) -> None:
             raise BadRequest(f"x509: malformed certificate: {error}") from None
     if not found:
         raise BadRequest("must contain at least one CERTIFICATE PEM block")
+
+
+_PAIRED: Final = (
+    (rsa.RSAPublicKey, rsa.RSAPrivateKey), (ec.EllipticCurvePublicKey, ec.EllipticCurvePrivateKey),
+    (ed25519.Ed25519PublicKey, ed25519.Ed25519PrivateKey),
+)  # fmt: skip
+
+
+def pair_error(certificates: bytes, key: bytes) -> str:
+    """What Go's `tls.X509KeyPair` says of these texts; "": they are a pair. Source: crypto/tls/tls.go."""
+    kinds, chain = [], []
+    for block in _blocks(certificates):
+        chain.append(block.der) if block.kind == CERTIFICATE else kinds.append(block.kind)
+    if not chain:
+        if not kinds:
+            return "tls: failed to find any PEM data in certificate input"
+        if len(kinds) == 1 and kinds[0].endswith("PRIVATE KEY"):
+            switched = "but did find a private key; PEM inputs may have been switched"
+            return f"tls: failed to find certificate PEM data in certificate input, {switched}"
+        skipped = f"certificate input after skipping PEM blocks of the following types: [{' '.join(kinds)}]"
+        return f'tls: failed to find "CERTIFICATE" PEM block in {skipped}'
+    kinds = []
+    for block in _blocks(key):
+        if block.kind == "PRIVATE KEY" or block.kind.endswith(" PRIVATE KEY"):
+            return _unlike(chain[0], block.der)
+        kinds.append(block.kind)
+    if not kinds:
+        return "tls: failed to find any PEM data in key input"
+    if kinds == [CERTIFICATE]:
+        return "tls: found a certificate rather than a key in the PEM for the private key"
+    skipped = f"key input after skipping PEM blocks of the following types: [{' '.join(kinds)}]"
+    return f'tls: failed to find PEM block with type ending in "PRIVATE KEY" in {skipped}'
+
+
+def _unlike(certificate: bytes, key: bytes) -> str:
+    try:
+        public = x509.load_der_x509_certificate(certificate).public_key()
+    except UnsupportedAlgorithm:
+        return "tls: unknown public key algorithm"
+    except _UNREADABLE:
+        return "x509: malformed certificate"
+    try:
+        # Its numbers are compared, not tested: a test of a long key's primes takes a tenth of a second.
+        private = load_der_private_key(key, None, unsafe_skip_rsa_key_validation=True)
+    except (*_UNREADABLE, TypeError):
+        return "tls: failed to parse private key"
+    if isinstance(private, x25519.X25519PrivateKey):
+        return "tls: found unknown private key type in PKCS#8 wrapping"
+    if not isinstance(private, tuple(each for _, each in _PAIRED)):
+        return "tls: failed to parse private key"
+    for wanted, kind in _PAIRED:
+        if isinstance(public, wanted):
+            if not isinstance(private, kind):
+                return "tls: private key type does not match public key type"
+            return "" if private.public_key() == public else "tls: private key does not match public key"
+    return "tls: unknown public key algorithm"

@@ -10,6 +10,7 @@ import judging
 import object_cases
 import patience
 import pytest
+import warning_cases
 from asking import Ask, Server
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -42,5 +43,16 @@ def test_objects_become_what_they_become_upstream() -> None:
                 lockstep.take(ask)
 
         drawn()
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(120)
+def test_what_is_written_with_a_warning_has_upstreams_warning() -> None:
+    report = judging.Report()
+    with judging.both() as (theirs, mine):
+        for ask in warning_cases.cases():
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"

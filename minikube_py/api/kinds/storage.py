@@ -441,6 +441,17 @@ def _validate_capacity_update(new: Json, old: Json) -> list[FieldError]:
     return errors
 
 
+def _capacity_warnings(capacity: Json, old: Json | None) -> list[str]:
+    selector, path, known = capacity.get("nodeTopology") or {}, "nodeTopology", DEPRECATED_LABELS
+    found = [
+        f"{path}.matchExpressions[{i}].key: {each['key']} is {known[each['key']]}"
+        for i, each in enumerate(selector.get("matchExpressions") or ())
+        if each.get("key") in known
+    ]
+    labels = [key for key in selector.get("matchLabels") or () if key in known]
+    return found + [f"{path}.matchLabels.{key}: {known[key]}" for key in labels]
+
+
 CSISTORAGECAPACITIES: Final = Kind(
     GROUP, "v1", "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity", True,
     selectable=NAMESPACED,
@@ -448,6 +459,7 @@ CSISTORAGECAPACITIES: Final = Kind(
     default=defaults({"storageClassName": ""}),
     validate=_validate_capacity,
     validate_update={"": _validate_capacity_update},
+    warn=_capacity_warnings,
 )  # fmt: skip
 
 # --- attachments ----------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ _DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 _AFFINITY_LIMIT_S: Final = 86400
 _ONLY_BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
 _ONLY_EXTERNAL_NAME: Final = "may not be set for ExternalName services"
+_HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
 _CHANGED: Final = "may not change once set"
 
 
@@ -276,7 +277,12 @@ def _validate_traffic(spec: Json) -> list[FieldError]:
 def _validate_service(service: Json, old: Json | None) -> list[FieldError]:
     spec = service.get("spec") or {}
     before: Json = (old or {}).get("spec") or {}
-    errors = _validate_type_needs(spec)
+    annotations = service["metadata"].get("annotations") or {}
+    errors = []
+    if annotations.get(_HINTS) != annotations.get(_MODE) and _HINTS in annotations and _MODE in annotations:
+        why = f"must match annotations[{_HINTS}] when both are specified"
+        errors.append(invalid_value(f"metadata.annotations[{_MODE}]", annotations[_MODE], why))
+    errors += _validate_type_needs(spec)
     ports = spec.get("ports") or ()
     names: set[str] = set()
     for i, port in enumerate(ports):

@@ -155,6 +155,16 @@ def validate_secret_update(new: Json, old: Json) -> list[FieldError]:
     return errors + validate_secret(new)
 
 
+def _secret_warnings(new: Json, old: Json | None) -> list[str]:
+    if new.get("type") != "kubernetes.io/tls":
+        return []
+    from minikube_py.api.certificate_requests import pair_error
+
+    data = new.get("data") or {}
+    error = pair_error(_decoded(data.get("tls.crt")), _decoded(data.get("tls.key")))
+    return [error] if error else []
+
+
 def _keep_type(new: Json, old: Json) -> None:
     new["type"] = new.get("type") or old.get("type")
 
@@ -176,6 +186,7 @@ SECRETS: Final = Kind(
     prepare_update=_keep_type,
     validate=validate_secret,
     validate_update={"": validate_secret_update},
+    warn=_secret_warnings,
     printer=Printer(
         (NAME, column("Type", "What the secret is for."), column("Data", "Number of keys."), AGE), _print_secret
     ),
