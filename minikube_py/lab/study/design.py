@@ -23,6 +23,7 @@ from minikube_py.errors import MinikubeError
 
 Mode = str
 """How much of the design runs: "full", or a smaller mode of the design, such as "quick" and "medium"."""
+MODES: Final = ("quick", "medium", "full")
 Level = int | float | str
 Levels = Mapping[str, Level]
 
@@ -101,8 +102,7 @@ class Design:
         """Names with groups (`exact`, `filters`, ...) expanded, in document order."""
         found: list[str] = []
         for name in self.blocks[block].get("candidates", []):
-            group = self.raw[name] if isinstance(self.raw.get(name), list) else [name]
-            found.extend(each for each in group if each not in found)
+            found.extend(each for each in expanded(self.raw, name) if each not in found)
         return found
 
     def cells(self, block: str) -> list[dict[str, Level]]:
@@ -130,6 +130,11 @@ class Design:
             ]
             random.Random(seed).shuffle(of_seed)
             yield from of_seed
+
+
+def expanded(raw: Mapping[str, Any], name: str) -> list[str]:
+    """The candidates that `name` means: those of the design's list of that name, or itself."""
+    return list(raw[name]) if isinstance(raw.get(name), list) else [name]
 
 
 def parse(document: bytes, mode: Mode, where: str, name: str = "") -> Design:

@@ -19,6 +19,7 @@ from minikube_py import own_code
 from minikube_py.env import read_file
 from minikube_py.errors import WrongUsage
 from minikube_py.lab.report import Table
+from minikube_py.lab.study.checking import Known, check
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 
 GROUP: Final = "minikube_py.studies"
@@ -70,6 +71,12 @@ class Study:
 
     name = ""
     title = ""
+    settings: Sequence[str] = ()
+    """The values at the top of the design that this class reads; others are refused."""
+    block_settings: Sequence[str] = ()
+    """The same, of a block."""
+    factors: Sequence[str] = ()
+    """Factors that need no level in `defaults`."""
     words: Mapping[str, str] = {}
     """Definitions of the report's terms, for readers without the registration."""
     mode_notes: Mapping[str, str] = {}
@@ -82,9 +89,11 @@ class Study:
     """A copy of the design installed with the code, for use without a checkout."""
 
     def load(self, mode: str) -> Design:
-        """Raises: StudyError."""
+        """Raises: StudyError, also for a design with keys, names or values that mean nothing."""
         path = self.design if self.design.is_file() or self.packaged is None else self.packaged
-        return parse(_given(path), mode, str(path), self.name)
+        design = parse(_given(path), mode, str(path), self.name)
+        check(design.raw, str(path), Known(self.settings, self.block_settings, self.factors))
+        return design
 
     def measure(self, design: Design, unit: Unit) -> Report:
         """Measures one unit; an exception marks the unit as failed."""

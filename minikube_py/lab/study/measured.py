@@ -52,11 +52,13 @@ class Measured:
 
     def _of_block(self, block: str, where: Mapping[str, Any]) -> Iterator[Record]:
         for record in self.records:
-            if record["block"] == block and all(
-                record["levels"].get(factor) in (level if isinstance(level, list) else [level])
-                for factor, level in where.items()
-            ):
+            if record["block"] == block and _within(record["levels"], where):
                 yield record
+
+    def _planned(self, block: str, where: Mapping[str, Any]) -> bool:
+        """Whether the mode has a cell of it."""
+        runs = self.design.mode in self.design.blocks.get(block, ())
+        return runs and any(_within(cell, where) for cell in self.design.cells(block))
 
     def pairs(
         self, block: str, figure: str, of: str, over: str | None = None, where: Mapping[str, Any] | None = None
@@ -110,6 +112,8 @@ class Measured:
         clusters = _clusters(pairs)
         if len(clusters) < 2:
             few = f"{len(clusters)} clusters have all of its cells in whole batches"
+            if not self._planned(block, where):
+                few = f"mode {self.design.mode} has none of its cells"
             return Finding(name, claim, "not tested", few)
         what = f"{figure} of {of}"
         if over is None:
@@ -303,6 +307,12 @@ class Measured:
             axes[0][0].set_ylim(bottom=-0.02 * axes[0][0].get_ylim()[1])
         plots.label_ends(axes[0][-1], ends)
         return figure
+
+
+def _within(levels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(
+        levels.get(factor) in (level if isinstance(level, list) else [level]) for factor, level in where.items()
+    )
 
 
 def _clusters(cells: Cells) -> Clusters:

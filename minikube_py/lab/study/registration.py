@@ -37,14 +37,16 @@ class Registration:
 
 
 def load(study: Study, mode: Mode, unregistered: bool = False) -> tuple[Design, Registration]:
-    """Raises: StudyError, if the design is not committed and unchanged, and `unregistered` does not allow that."""
+    """Raises: StudyError, if something in the design means nothing, or it is not committed and unchanged, and
+    `unregistered` does not allow that."""
+    design = study.load(mode)
     try:
         registration = _registered(study.text, study.design, code_of(study))
     except StudyError as error:
         if not unregistered:
             raise StudyError(f"{error}; or run it with --unregistered, which the report will say") from error
         registration = Registration("", "", str(error).split(";")[0])
-    return study.load(mode), registration
+    return design, registration
 
 
 def told(path: Path) -> str:

@@ -66,8 +66,11 @@ def weight(unit: Unit) -> float:
 
 
 def todo(design: Design, journal: Journal, blocks: tuple[str, ...] = ()) -> list[Unit]:
+    """The first unit of each block comes first: it shows whether the design names figures that there are."""
     done = {key for key, record in journal.records.items() if "failed" not in record}
-    return [unit for unit in design.units(blocks) if unit.key not in done]
+    left = [unit for unit in design.units(blocks) if unit.key not in done]
+    first = set({unit.block: unit for unit in reversed(left)}.values())
+    return sorted(left, key=lambda unit: unit not in first)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from minikube_py.lab import plots, report
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
 from minikube_py.lab.study import runner, study_report
+from minikube_py.lab.study.checking import check_figures
 from minikube_py.lab.study.design import Design, Mode, StudyError
 from minikube_py.lab.study.experiment import Rates, Study, find
 from minikube_py.lab.study.journal import NAME, Journal, Record
@@ -61,10 +62,13 @@ def run_study(options: StudyOptions, step: Step) -> int:
                 f"{journal.path} was begun with other code of this study, at commit {begun}; "
                 "go on with that code, or name another folder with --out"
             )
+        checked: set[str] = set()
+        for record in journal.records.values():
+            _check_first(study, design, record, checked)
         step("design", registration.line(told(study.text)))
         if journal.torn:
             print(f"{journal.torn} lines of {journal.path} cannot be read; their units run again", flush=True)
-        failed = 0 if options.report_only else _run(options, design, journal)
+        failed = 0 if options.report_only else _run(options, study, design, journal, checked)
         return _tell(options, study, design, registration, journal, rates) or int(failed > 0)
     except KeyboardInterrupt:
         print(f"\nstopped; {len(journal.records):,} units are in {journal.path}; --resume goes on", flush=True)
@@ -81,7 +85,14 @@ def _threads() -> str:
     return f"{count} thread{'s' if count != 1 else ''}" if count else "threads not counted"
 
 
-def _run(options: StudyOptions, design: Design, journal: Journal) -> int:
+def _check_first(study: Study, design: Design, record: Record, checked: set[str]) -> None:
+    """Raises: StudyError for figures that the first unit of a block does not have."""
+    if "failed" not in record and record["block"] not in checked:
+        checked.add(record["block"])
+        check_figures(design.raw, str(study.design), record)
+
+
+def _run(options: StudyOptions, study: Study, design: Design, journal: Journal, checked: set[str]) -> int:
     units = runner.todo(design, journal, options.blocks)
     if not units:
         print(f"every unit{' of ' if options.blocks else ''}{', '.join(options.blocks)} has finished", flush=True)
@@ -91,17 +102,24 @@ def _run(options: StudyOptions, design: Design, journal: Journal) -> int:
     place = f"Ray at {options.ray}" if options.ray else f"{options.jobs} processes"
     if journal.records:
         print(f"{len(journal.records):,} units have finished before", flush=True)
+
+    def check(record: Record) -> None:
+        _check_first(study, design, record, checked)
+
     with where as results, progress(f"{design.mode} study, {place}", len(units)) as shown:
         stop_s = time.monotonic() + options.limit_s if options.limit_s else None
-        failed = runner.run(options.target, design, journal, units, _until(results, stop_s), shown.update)
+        failed = runner.run(options.target, design, journal, units, _until(results, stop_s, check), shown.update)
     for record in failed[:3]:
         print(f"failed: {record['key']}\n{record['failed']}", flush=True)
     return len(failed)
 
 
-def _until(results: Callable[[Sequence[Task]], Results], stop_s: float | None) -> Callable[[Sequence[Task]], Results]:
+def _until(
+    results: Callable[[Sequence[Task]], Results], stop_s: float | None, check: Callable[[Record], None]
+) -> Callable[[Sequence[Task]], Results]:
     def limited(tasks: Sequence[Task]) -> Iterator[Record]:
         for record in results(tasks):
+            check(record)
             yield record
             if stop_s is not None and time.monotonic() >= stop_s:
                 return

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from minikube_py.lab.study.design import Design, Unit
+from minikube_py.lab.study.design import WITHIN_UNIT, Design, Unit
 from minikube_py.lab.study.experiment import CHECKOUT, Account, Rates, Report, Study
 from minikube_py.studies.bloom import behind, matching, probes, rates, staged
 from minikube_py.studies.bloom.advice import tree
 from minikube_py.studies.bloom.pictures import draw_all
 from minikube_py.studies.bloom.predictions import Evidence, judge
 from minikube_py.studies.bloom.tables import all_tables
+from minikube_py.studies.bloom.workload import SYNTHETIC
 
 MEASURES: Final[dict[str, Callable[[Design, Unit], Report]]] = {
     "grid": matching.measure,
@@ -38,6 +39,12 @@ class Bloom(Study):
     title = "Filters and indexes for matching pods to nodes"
     text, design = CHECKOUT / "docs/studies/bloom.md", CHECKOUT / "docs/studies/bloom.json"
     packaged = Path(__file__).with_name("design.json")
+    settings = (
+        *SYNTHETIC, "rebuild_share", "joint_buckets_max", "batches", "queries_per_batch", "updates_per_batch",
+        "batch_limit_s", "c_behind_us", "updates_per_query", "margin", "resamples", "exact_rows_max", "filter_rows_max",
+    )  # fmt: skip
+    block_settings = ("limits", "ablation", "filters")
+    factors = (*WITHIN_UNIT, "n", "universe", "length", "window_share", "keys", "queries")
     words = {
         "cell": "one choice of every factor: so many nodes, so full, so many resources, and so on",
         "shard": "a part of the nodes that is looked through as a whole; a front (filter, max vector, bitset) stands "

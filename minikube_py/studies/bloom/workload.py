@@ -17,6 +17,8 @@ from minikube_py.lab.study.design import Design, Levels
 
 Floats = npt.NDArray[np.float64]
 Update = tuple[int, tuple[int, ...]]
+SYNTHETIC: Final = ("capacity", "drift", "menu_halvings", "snapped_share", "unasked_share", "recent_requests")
+"""What a cluster reads of the design besides levels."""
 LEAST_TAIL: Final = 1e-9
 SHARD_VARIANCE: Final = 0.5
 

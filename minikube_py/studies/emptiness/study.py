@@ -14,7 +14,7 @@ from minikube_py.index.structure import IntArray, Point
 from minikube_py.lab.study.contest import Batch, Contest
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import CHECKOUT, Absent, Report
-from minikube_py.studies.bloom.workload import Cluster
+from minikube_py.studies.bloom.workload import SYNTHETIC, Cluster
 from minikube_py.studies.emptiness.compiled import front_of
 from minikube_py.studies.emptiness.dlrm import RULES, DlrmCluster
 from minikube_py.studies.emptiness.openb import OpenbCluster
@@ -86,6 +86,7 @@ class Emptiness(Contest):
     title = "Fronts that know whether a shard has room for a pod"
     text, design = CHECKOUT / "docs/studies/emptiness.md", CHECKOUT / "docs/studies/emptiness.toml"
     packaged = Path(__file__).with_name("design.toml")
+    settings: Sequence[str] = ("batches", "requests_per_batch", "changes_per_batch", *SYNTHETIC)
     words = {
         "shard": "a part of the nodes that is opened as a whole; node i is in shard i modulo their number",
         "front": "what stands before the shards and says which of them need not be opened for a request",
@@ -144,6 +145,8 @@ class FirstFit(Further):
 class Priced(Further):
     """With the figures `cost_at_P_us`: what a request, a change and the shards that it opens take in all, where opening
     one takes P; for each of the design's `prices_us`."""
+
+    settings = (*Emptiness.settings, "prices_us")
 
     def measure(self, design: Design, unit: Unit) -> Report:
         report = super().measure(design, unit)

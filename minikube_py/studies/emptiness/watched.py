@@ -14,6 +14,7 @@ from minikube_py.index.structure import IntArray
 from minikube_py.lab.study.contest import Batch, Contest
 from minikube_py.lab.study.design import Design, Levels
 from minikube_py.lab.study.experiment import Absent
+from minikube_py.studies.bloom.workload import SYNTHETIC
 from minikube_py.studies.emptiness.study import cluster_of
 
 
@@ -121,6 +122,7 @@ KINDS: Final[Mapping[str, tuple[type[Any], Mapping[str, Any]]]] = {
 class Watched(Contest):
     """See docs/studies/watched.md."""
 
+    settings = ("batches", "changes_per_batch", *SYNTHETIC)
     words = {
         "woken": "watchers that are woken for each change of a node",
         "concerned": "watchers for whom the node enters or leaves what they watch, for each change",

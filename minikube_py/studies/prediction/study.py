@@ -74,6 +74,7 @@ class Prediction(Contest):
     title = "What a cluster gains and pays when it believes a predictor"
     text, design = CHECKOUT / "docs/studies/prediction.md", CHECKOUT / "docs/studies/prediction.toml"
     packaged = Path(__file__).with_name("design.toml")
+    settings = ("size", "busy", "settings")
     words = {
         "usable": "CPU that pods have reserved, as a share of what the nodes have",
         "used": "CPU that pods really used, as a share of what the nodes have",
