@@ -52,6 +52,10 @@ class Parts:
     """Priority and fairness, which queues requests."""
     without: tuple[str, ...] = ()
     """Controllers that do not run."""
+    only: tuple[str, ...] = ()
+    """Controllers that run; none named: all."""
+    controller_flags: tuple[str, ...] = ()
+    """More flags of kube-controller-manager."""
     accounts: bool = False
     """Pods run as service accounts, which no controller creates unless `controllers` run."""
     feature_gates: str = ""
@@ -132,7 +136,7 @@ class Upstream:
             self._start_scheduler(*self._gate_flags(parts))
         if parts.controllers:
             signing = self._signing_flags() if parts.certificates else []
-            self._start_controllers(parts.without, *signing, *self._gate_flags(parts))
+            self._start_controllers(parts, *signing, *self._gate_flags(parts), *parts.controller_flags)
         if parts.kubelets:
             stages = sorted((bin_folder() / STAGES).glob("*.yaml"))
             self._start(
@@ -215,10 +219,11 @@ class Upstream:
         certificate, key = self.authority
         return [f"--cluster-signing-cert-file={certificate}", f"--cluster-signing-key-file={key}"]
 
-    def _start_controllers(self, without: Sequence[str], *more: str) -> None:
+    def _start_controllers(self, parts: Parts, *more: str) -> None:
+        names = parts.only or ("*", *(f"-{name}" for name in parts.without))
         self._start_delegating(
             "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
-            f"--controllers={','.join(('*', *(f'-{name}' for name in without)))}",
+            f"--controllers={','.join(names)}",
             f"--service-account-private-key-file={self.signing_key}",
             f"--kube-api-qps={CLIENT_PER_S}", f"--kube-api-burst={CLIENT_PER_S}", *more,
         )  # fmt: skip

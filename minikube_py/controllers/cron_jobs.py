@@ -68,14 +68,14 @@ def missed(cron: WorkloadView, now_s: float, schedule: Schedule, within_deadline
 
 
 def next_look_s(cron: WorkloadView, now_s: float, schedule: Schedule) -> float:
-    """Seconds until it is due next."""
+    """Seconds until it is due next; at once where it never is, which the sync tells."""
     try:
         found = missed(cron, now_s, schedule, False)
         since_s = found.last_s if found.last_s is not None else now_s if found.times else found.since_s
     except BadSchedule:
         since_s = now_s
     due_s = schedule.next(since_s)
-    return max(0.0, (due_s if due_s is not None else now_s + 3600.0) + LATE_S - now_s)
+    return 0.0 if due_s is None else max(0.0, due_s + LATE_S - now_s)
 
 
 def job_name(cron: MetaView, scheduled_s: float) -> str:
@@ -134,6 +134,7 @@ class CronJobController(QueueController):
         self._events = context.recorder("cronjob-controller")
         self._workers = QueueWorkers(context, "cronjob", self.sync)
         self._queue = self._workers.queue
+        self._written: dict[str, int] = {}
         self._crons.add_handler(
             Handler(
                 on_add=lambda cron: self._queue.add(cron.key),
@@ -175,6 +176,10 @@ class CronJobController(QueueController):
     async def sync(self, key: str) -> None:
         cron = self._crons.store.get(key)
         if cron is None:
+            self._written.pop(key, None)
+            return
+        if int(cron.resource_version or 0) < self._written.get(key, 0):
+            # The informer will show the last write: until then the jobs that it dropped would be missed.
             return
         look = _Sync(cron)
         jobs = sorted(
@@ -206,7 +211,8 @@ class CronJobController(QueueController):
         status = {name: look.status.get(name) or None for name in dict.fromkeys((*cron.status, *look.status))}
         metadata = {"uid": cron.uid, "resourceVersion": cron.resource_version}
         patch = {"metadata": metadata, "status": status}
-        await self._client.patch(CRON_JOBS, cron.name, patch, cron.namespace, subresource="status")
+        written = await self._client.patch(CRON_JOBS, cron.name, patch, cron.namespace, subresource="status")
+        self._written[cron.key] = int(written["metadata"]["resourceVersion"])
 
     async def _clean(self, look: _Sync, jobs: list[WorkloadView]) -> None:
         """Deletes the oldest finished jobs beyond the history limits."""

@@ -400,8 +400,8 @@ class _Look:
         try:
             items = (await self._client.request("GET", path, {"labelSelector": selector}))["items"]
         except MinikubeError as error:
-            why = f"{_UNSERVED} (get pods.metrics.k8s.io)" if _is_unserved(error) else str(error)
-            raise Uncalculated(f"{head}unable to fetch metrics from resource metrics API: {why}") from None
+            why = f"unable to fetch metrics from resource metrics API: {told_by_server(error)}"
+            raise Uncalculated(f"{head}{why}") from None
         if not items:
             raise Uncalculated(f"{head}no metrics returned from resource metrics API")
         found: Metrics = {}
@@ -466,8 +466,10 @@ def _seconds(window: str) -> float:
     return sum(float(number) * _UNITS_S[unit] for number, unit in _PARTS.findall(window))
 
 
-def _is_unserved(error: MinikubeError) -> bool:
-    return isinstance(error, StatusError) and error.code == 404
+def told_by_server(error: MinikubeError) -> str:
+    """Upstream's text of an error to a request for usage. What serves it answers with a Status, which has a reason."""
+    unserved = isinstance(error, StatusError) and error.code == 404 and not error.reason
+    return f"{_UNSERVED} (get pods.metrics.k8s.io)" if unserved else str(error)
 
 
 def _set_fields(status: Object) -> dict[str, Any]:

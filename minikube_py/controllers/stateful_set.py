@@ -233,14 +233,32 @@ class StatefulSetController(QueueController):
             await self._keep_claims(owner, slot.ordinal, pod)
         if ordered and (pod.deleting or not _ready(pod, owner, now_s)):
             return True
-        known = pod.labels.get(NAME_LABEL) == pod.name
-        if not known:
-            patch = {"metadata": {"uid": pod.uid, "labels": identity(owner, slot.ordinal)}}
-            path = path_of(PODS, pod.namespace, pod.name)
-            await self._client.raw("PATCH", path, None, orjson.dumps(patch), MERGE_PATCH)
-        if await self._keep_claims(owner, slot.ordinal, pod) or not known:
+        try:
+            updated = await self._conform(owner, slot.ordinal, pod)
+        except MinikubeError as error:
+            self._tell(owner, "update", pod.name, error)
+            raise
+        if updated:
             self._tell(owner, "update", pod.name)
         return False
+
+    async def _conform(self, owner: WorkloadView, ordinal: int, pod: PodView) -> bool:
+        """Gives the pod its identity, volumes and claims; whether something changed."""
+        known = pod.labels.get(NAME_LABEL) == pod.name
+        claimed = claims_of(owner, pod.name)
+        stored = all(claim in pod.claims for claim in claimed.values())
+        if not stored:
+            await self._create_claims(owner, ordinal)
+        kept = await self._keep_claims(owner, ordinal, pod)
+        if not (known and stored):
+            patch: Object = {"metadata": {"uid": pod.uid, "labels": identity(owner, ordinal)}}
+            if not stored:
+                # The server refuses to change volumes of a pod: as upstream, it is asked, which is told.
+                found = await self._client.get(PODS, pod.name, pod.namespace)
+                patch["spec"] = {"volumes": volumes_of(claimed, found["spec"])}
+            path = path_of(PODS, pod.namespace, pod.name)
+            await self._client.raw("PATCH", path, None, orjson.dumps(patch), MERGE_PATCH)
+        return kept or not known
 
     async def _update(self, owner: WorkloadView, found: Revisions, slots: Sequence[Slot], now_s: float) -> int:
         """Replaces the last outdated pod, down to the partition, one at a time."""
@@ -421,12 +439,20 @@ def new_pod(owner: WorkloadView, found: Revisions, ordinal: int) -> Object:
     spec["hostname"] = name
     if owner.spec.get("serviceName"):
         spec["subdomain"] = owner.spec["serviceName"]
-    templates = owner.spec.get("volumeClaimTemplates") or ()
-    claimed = {t["metadata"]["name"]: f"{t['metadata']['name']}-{name}" for t in templates}
-    if claimed:
-        own = [{"name": n, "persistentVolumeClaim": {"claimName": claim}} for n, claim in claimed.items()]
-        spec["volumes"] = own + [each for each in spec.get("volumes") or () if each["name"] not in claimed]
+    if claimed := claims_of(owner, name):
+        spec["volumes"] = volumes_of(claimed, spec)
     return {**pod, "spec": spec}
+
+
+def claims_of(owner: WorkloadView, pod: str) -> dict[str, str]:
+    """The names of the pod's claims, by volume."""
+    templates = owner.spec.get("volumeClaimTemplates") or ()
+    return {each["metadata"]["name"]: f"{each['metadata']['name']}-{pod}" for each in templates}
+
+
+def volumes_of(claimed: Mapping[str, str], spec: Object) -> list[Object]:
+    own = [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim in claimed.items()]
+    return own + [each for each in spec.get("volumes") or () if each["name"] not in claimed]
 
 
 def new_claim(owner: WorkloadView, template: Mapping[str, Any], ordinal: int) -> Object:

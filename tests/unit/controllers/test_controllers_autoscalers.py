@@ -14,6 +14,8 @@ import orjson
 import pytest
 
 from minikube_py import Cluster
+from minikube_py.api.errors import StatusError
+from minikube_py.controllers.horizontal_autoscaler import told_by_server
 
 Json = dict[str, Any]
 RECORDED = orjson.loads((Path(__file__).parent / "upstream_autoscalers.json").read_bytes())
@@ -102,3 +104,9 @@ def test_virtual_time_and_a_seed_give_one_history() -> None:
             cluster.advance(90)
             digests.append(cluster.digest)
     assert digests[0] == digests[1]
+
+
+def test_an_answer_of_what_serves_usage_is_told_and_one_of_nobody_is_named() -> None:
+    assert told_by_server(StatusError(404, "NotFound", "nobody is called so")) == "nobody is called so"
+    unserved = "the server could not find the requested resource (get pods.metrics.k8s.io)"
+    assert told_by_server(StatusError(404, "", "the server answered 404: 404 page not found")) == unserved

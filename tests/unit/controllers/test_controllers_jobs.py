@@ -244,7 +244,18 @@ def test_what_still_runs_at_the_next_time_is_dealt_with_by_the_policy(policy: st
         post(c, CRON_JOBS, cron("c", "100000", concurrencyPolicy=policy))
         c.advance(1900)
         jobs, found = get(c, JOBS)["items"], get(c, f"{CRON_JOBS}/c")
+        told = reasons(c, "c")
     assert len(jobs) == most and len(found["status"]["active"]) == most
+    assert ("SuccessfulDelete" in told) == (policy == "Replace") and "MissingJob" not in told
+
+
+def test_a_schedule_that_is_never_due_is_told_as_soon_as_it_is_given() -> None:
+    with cluster() as c:
+        post(c, CRON_JOBS, cron("c"))
+        c.advance(60)
+        patch(c, f"{CRON_JOBS}/c", {"spec": {"schedule": "0 0 31 2 *"}})
+        c.advance(10)
+        assert "InvalidSchedule" in reasons(c, "c")
 
 
 def test_a_suspended_cron_job_starts_nothing() -> None:

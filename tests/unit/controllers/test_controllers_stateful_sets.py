@@ -38,3 +38,25 @@ async def test_a_pod_waits_until_the_claims_of_its_predecessor_are_gone():
         w.api.remove("persistentvolumeclaims", "a/data-web-0")
         await w.clock.advance(2)
         assert len(w.pods()) == 1
+
+
+async def test_a_pod_that_lacks_the_volumes_of_its_claims_holds_up_its_set_and_is_told():
+    """As upstream: the server is asked to give it the volumes, which it refuses."""
+    claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+    async with World("statefulset-controller") as w:
+        w.api.make("statefulsets", "a/web", spec={**POD, "replicas": 1})
+        await settle()
+        w.run_pod("a/web-0")
+        w.api.refuse["PATCH", "/pods/web-0$"] = StatusError(422, "Invalid", "pod updates may not change fields")
+        w.api.change("statefulsets", "a/web", spec={**POD, "replicas": 2, "volumeClaimTemplates": claims})
+        await settle()
+        assert set(w.pods()) == {"a/web-0"} and set(w.api.kind("persistentvolumeclaims")) == {"a/data-web-0"}
+        told = "Update Pod web-0 in StatefulSet web failed error: pod updates may not change fields"
+        assert ("FailedUpdate", told) in w.reasons()
+        w.api.refuse.clear()
+        await w.clock.advance(60)
+        (volume,) = w.api.kind("pods")["a/web-0"]["spec"]["volumes"]
+        assert volume["persistentVolumeClaim"] == {"claimName": "data-web-0"}
+        w.run_pod("a/web-0")
+        await settle()
+        assert len(w.pods()) == 2

@@ -1,0 +1,121 @@
+"""`metrics.k8s.io` by a server of its own: what scripts say that pods use, for upstream by an APIService and for ours
+in its transport, which passes the same requests to the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import urllib.parse
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minikube_py.client.rest import ResourceRef, RestClient
+from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent, put_all
+from minikube_py.control_plane.certificates import ensure_certificates
+from minikube_py.errors import MinikubeError
+
+Json = dict[str, Any]
+ROOT = "/apis/metrics.k8s.io/v1beta1"
+API_SERVICES = ResourceRef("apiregistration.k8s.io", "v1", "apiservices")
+SERVICES = ResourceRef("", "v1", "services")
+_DISCOVERY = {
+    "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "metrics.k8s.io/v1beta1",
+    "resources": [
+        {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]},
+    ],
+}  # fmt: skip
+
+
+class Used:
+    """What the pods of each application use, by the value of their label `app`: items of a PodMetricsList, or an error
+    as code and message."""
+
+    def __init__(self) -> None:
+        self.by_app: dict[str, list[Json] | tuple[int, str]] = {}
+        self.asked: Counter[str] = Counter()
+
+    def answer(self, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
+        if path == ROOT:
+            return 200, json.dumps(_DISCOVERY).encode()
+        if not path.startswith(f"{ROOT}/namespaces/"):
+            return _status(404, "the server could not find the requested resource")
+        app = query.get("labelSelector", "").removeprefix("app=")
+        self.asked[app] += 1
+        found = self.by_app.get(app, [])
+        if isinstance(found, tuple):
+            return _status(*found)
+        listed = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": found}
+        return 200, json.dumps(listed).encode()
+
+
+def _status(code: int, message: str) -> tuple[int, bytes]:
+    reason = {404: "NotFound", 403: "Forbidden", 500: "InternalError", 503: "ServiceUnavailable"}[code]
+    said = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
+    return code, json.dumps({**said, "reason": reason, "code": code}).encode()
+
+
+class WithMetrics:
+    """A transport whose requests for metrics go elsewhere."""
+
+    def __init__(self, inner: ApiTransport, used: Used) -> None:
+        self._inner = inner
+        self._used = used
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+    ) -> ApiResponse:
+        if path.startswith(ROOT):
+            return ApiResponse(*self._used.answer(path, params or {}))
+        return await self._inner.request(method, path, params, body, content_type)
+
+    def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
+        return self._inner.watch(path, params)
+
+    async def put_all(self, writes: Sequence[tuple[str, bytes]]) -> Sequence[ApiResponse | MinikubeError]:
+        return await put_all(self._inner, writes)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+@contextlib.asynccontextmanager
+async def serving(used: Used, folder: Path) -> AsyncIterator[int]:
+    """The port of a server over HTTPS."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                url = urllib.parse.urlsplit(head.split(" ", 2)[1])
+                code, body = used.answer(url.path, dict(urllib.parse.parse_qsl(url.query)))
+                said = f"HTTP/1.1 {code} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(said.encode() + body)
+                await writer.drain()
+        writer.close()
+
+    context = ensure_certificates(folder).server_context()
+    server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def registered(client: RestClient, port: int) -> None:
+    """The API server passes requests for metrics to localhost, by a service without endpoints of its own."""
+    service = {"metadata": {"name": "metrics"}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
+    await client.create(SERVICES, service, "default")
+    spec = {
+        "group": "metrics.k8s.io", "version": "v1beta1", "insecureSkipTLSVerify": True,
+        "groupPriorityMinimum": 100, "versionPriority": 100,
+        "service": {"namespace": "default", "name": "metrics", "port": port},
+    }  # fmt: skip
+    await client.create(API_SERVICES, {"metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": spec})
