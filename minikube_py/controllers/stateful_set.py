@@ -253,7 +253,7 @@ class StatefulSetController(QueueController):
         if not (known and stored):
             patch: Object = {"metadata": {"uid": pod.uid, "labels": identity(owner, ordinal)}}
             if not stored:
-                # The server refuses to change volumes of a pod: as upstream, it is asked, which is told.
+                # The server refuses to change volumes of a pod: as upstream, it is asked, and the refusal reported.
                 found = await self._client.get(PODS, pod.name, pod.namespace)
                 patch["spec"] = {"volumes": volumes_of(claimed, found["spec"])}
             path = path_of(PODS, pod.namespace, pod.name)

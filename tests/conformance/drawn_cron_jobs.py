@@ -2,7 +2,7 @@
 
 Nothing waits for a minute to begin: a CronJob is given a last run in the past, so that it is late, and none of its
 times falls into the minutes after the moment. No step makes it due at a time that has its job already: upstream's
-controller then asks for that job without its namespace, and tries for ever.
+controller then asks for that job without its namespace, and tries forever.
 """
 
 from __future__ import annotations

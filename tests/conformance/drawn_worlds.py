@@ -185,7 +185,7 @@ class StatefulSets(World):
             if policy != "Orphan":
                 pods = [each for each in await self.client.list(PODS, self.namespace) if self.of(each) == one.name]
                 for pod in pods:
-                    # A pod that stays would hold up its set for ever.
+                    # A pod that stays would hold up its set forever.
                     with contextlib.suppress(StatusError):
                         await self.client.delete(PODS, pod["metadata"]["name"], self.namespace, grace_period_s=0)
                 return one.name not in found and not pods

@@ -1,4 +1,4 @@
-"""What tests of drawn scenarios share: the events that can be compared, and how differences are told."""
+"""What tests of drawn scenarios share: the events that can be compared, and how differences are shown."""
 
 from __future__ import annotations
 
