@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 ORDER: Final = (
     "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "PodSecurity", "Priority",
-    "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize",
-    "RuntimeClass",
+    "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PodGroupProtection",
+    "PersistentVolumeClaimResize", "RuntimeClass",
     "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DefaultIngressClass",
     "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",

@@ -437,8 +437,25 @@ SCHEDULER_SCRIPTS = {
 
 ADMISSION: dict[str, str] = {
     "ServiceAccount": "off unless `--enable-admission-plugins=ServiceAccount` says so: pods grow by 60 % (ADR 0045)",
+    "NodeRestriction": "always on; upstream has it off by default, and kubeadm turns it on",
+    "TaintNodesByCondition": "a node takes pods from its creation on: clusters without controllers schedule, too",
+    "PodTopologyLabels": "a pod does not get the zone and region of its node as labels",
+    "ClusterTrustBundleAttest": "does nothing upstream either: ClusterTrustBundle is behind a gate that is off",
 }
-"""Plugins that upstream enables by default; comparisons of other things run upstream without them."""
+"""Plugins that are on by default on one side alone; comparisons of other things run upstream without them."""
+
+CONTROLLERS: dict[str, str] = {
+    "persistentvolume-attach-detach-controller": "no VolumeAttachment is made, nor `status.volumesAttached` set",
+    "persistentvolume-expander-controller": "claims that ask for more storage get no event `ExternalExpanding`",
+    "ttl-controller": "nodes are not annotated with `node.alpha.kubernetes.io/ttl`, which only kubelets read",
+    "legacy-serviceaccount-token-cleaner-controller": "unused tokens in Secrets are never removed",
+    "validatingadmissionpolicy-status-controller": "types of policies are not checked: no `status.typeChecking`",
+    "node-ipam-controller": "does nothing upstream either without `--allocate-node-cidrs`, which is off",
+    "storage-version-migrator-controller": "does nothing upstream either: its gate StorageVersionMigrator is off",
+    "simulated-volume-provisioner": "only here: it provisions volumes for the StorageClass of [simulated volumes]"
+    "(../faq.md#do-statefulsets-and-volumes-work)",
+}
+"""Controllers that run by default on one side alone."""
 
 OPENAPI: dict[str, str] = {
     "texts": "operations and parameters have none; those of fields come from a package that need not be installed",

@@ -13,7 +13,7 @@ from edges import wild_texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikube_py.apiserver.admission import ORDER, Chain
+from minikube_py.apiserver.admission import Chain
 from minikube_py.apiserver.messages import Request, Response, warning_headers
 from minikube_py.apiserver.outgoing import Answer, NoAnswer
 
@@ -122,19 +122,6 @@ async def test_a_denial_of_a_later_hook_undoes_nothing_because_nothing_was_done(
     assert (code, status["message"]) == (403, 'admission webhook "b.example.com" denied the request: no')
     assert (await core.ask("GET", f"{MAPS}/m"))[0] == 404
     await core.stop()
-
-
-UPSTREAM = """NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority
-DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection OwnerReferencesPermissionEnforcement
-PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest
-CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels NodeDeclaredFeatureValidator PodResizeValidator
-MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook
-ResourceQuota""".split()  # noqa: SIM905
-"""AllOrderedPlugins of 1.36, less those that are off by default."""
-
-
-def test_the_plugins_stand_in_upstreams_order() -> None:
-    assert list(ORDER) == [name for name in UPSTREAM if name in ORDER]
 
 
 odd_texts = ("a", "w\r\nX-Evil: 1", "\x00", 'q"\\', "x" * 5000, "é" * 4000, "")
