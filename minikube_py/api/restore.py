@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from minikube_py.api import values
+import orjson
+
+from minikube_py.api import json_text, values
 from minikube_py.api.go_format import go_kind
 from minikube_py.api.schema import SCHEMA, Message, Type
-from minikube_py.api.typed import DecodeError, always, fill, zero
+from minikube_py.api.typed import DecodeError, Reader, always, fill, zero
 from minikube_py.api.values import BadValue, Mismatch
 
 
@@ -62,8 +64,10 @@ class Restorer:
             return _bytes(value)
         if kind in _SPECIALS:
             return _SPECIALS[kind](value)
-        if kind in ("raw", "any", "schema-or"):
+        if kind in ("raw", "any"):
             return value
+        if kind == "schema-or":
+            return _schema_or(value, type)
         return _scalar(value, type)
 
     def _many(self, value: Any, type: Type, path: str) -> Any:
@@ -81,6 +85,14 @@ class Restorer:
         return {
             key: zero(element) if item is None else self._value(item, element, path) for key, item in value.items()
         }
+
+
+def _schema_or(value: Any, type: Type) -> Any:
+    """Go writes it as JSON and reads that again. Raises: DecodeError."""
+    try:
+        return Reader(False).schema_or(json_text.read(orjson.dumps(value)), type)
+    except BadValue as error:
+        raise DecodeError(f"error decoding from json: {error}") from None
 
 
 def _bytes(value: Any) -> str:

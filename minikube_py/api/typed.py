@@ -16,12 +16,17 @@ import orjson
 
 from minikube_py.api import values
 from minikube_py.api.errors import go_quote
-from minikube_py.api.json_text import Members, Number, plain, text_of
+from minikube_py.api.json_text import CUT, Members, Number, plain, text_of
 from minikube_py.api.schema import SCHEMA, Field, Message, Type
 from minikube_py.api.values import BadValue, Mismatch
 
 MAX_STRICT_ERRORS: Final = 100
 """At most this many unknown and repeated fields are reported, as upstream does."""
+
+
+PROPS: Final = "apiextensions/v1.JSONSchemaProps"
+_PROPS_TYPE: Final = Type("message", "v1.JSONSchemaProps", message=PROPS)
+_TEXT_TYPE: Final = Type("string", "string")
 
 
 class DecodeError(Exception):
@@ -87,12 +92,14 @@ class Reader:
 
     `strict` is false if they are not needed."""
 
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, strict: bool, within: Reader | None = None) -> None:
+        """`within`: the reader in whose value this one reads a part, by a custom decoder of Go's."""
         self.strict = strict
         self.strict_errors: list[str] = []
         self._saved: str | None = None
         self._struct = ""
-        self._stack: list[str] = []
+        self._outer: str = within._outer or within._struct if within else ""
+        self._stack: list[str] = [*within._stack] if within else []
         self._path: list[str] = []
 
     def read(self, value: Any, message: Message) -> dict[str, Any]:
@@ -109,7 +116,7 @@ class Reader:
 
     def _explain(self, error: Mismatch) -> str:
         if self._struct or self._stack:
-            where = f"struct field {self._struct}.{'.'.join(self._stack)}"
+            where = f"struct field {self._outer or self._struct}.{'.'.join(self._stack)}"
         else:
             where = "value"
         return f"json: cannot unmarshal {error.value} into Go {where} of type {error.go_type}"
@@ -139,6 +146,8 @@ class Reader:
                 return self._map(value, type, old)
             if kind == "bytes":
                 return self._bytes(value, type)
+            if kind == "schema-or":
+                return self.schema_or(value, type)
             scalar = _SCALARS.get(kind)
             if scalar is not None:
                 return scalar(value, type)
@@ -212,6 +221,29 @@ class Reader:
             element = self._value(item, type.element, None)
             found.append(zero(type.element) if element is None else element)
             del self._path[path:]
+        return found
+
+    def schema_or(self, value: Any, type: Type) -> Any:
+        """A schema, or the other form of the type; None for what Go takes for neither. Go reads it by itself, so
+        unknown fields are dropped even if the request is strict, and each error is fatal. Raises: BadValue."""
+        reader = Reader(False, self)
+        try:
+            if isinstance(value, Members):
+                found: Any = reader._object(value, _PROPS_TYPE, None)
+            elif type.message.endswith("OrBool"):
+                if not isinstance(value, bool):
+                    raise BadValue("boolean or JSON schema expected")
+                return value
+            elif isinstance(value, list):
+                element = _TEXT_TYPE if type.message.endswith("OrStringArray") else _PROPS_TYPE
+                found = reader._list(value, Type("list", f"[]{element.text}", element=element)) or None
+            else:
+                # What was cut has to be seen, so that it is refused.
+                return CUT if values.is_text(value) and text_of(value) == CUT else None
+        except Mismatch as error:
+            raise BadValue(reader._explain(error)) from None
+        if reader._saved is not None:
+            raise BadValue(reader._saved)
         return found
 
     def _bytes(self, value: Any, type: Type) -> str | None:
@@ -294,7 +326,6 @@ _SPECIALS: Final[dict[str, Callable[[Any], Any]]] = {
     "quantity": values.quantity,
     "intorstring": values.int_or_string,
     "raw": _raw,
-    "schema-or": _raw,
 }
 
 
@@ -371,6 +402,8 @@ def _entry(type: Type) -> tuple[type[Any] | None, Convert | None]:
     if kind == "map":
         assert type.element is not None
         return dict, _map_checker(type.element)
+    if kind == "schema-or":
+        return None, _schema_checker(type.message.endswith("OrBool"))
     return _FAST.get(kind, (None, _undecidable))
 
 
@@ -385,6 +418,19 @@ def _lazy_member(name: str) -> Convert:
         if not compiled:
             compiled.append(checker(SCHEMA.message(name)))
         return compiled[0](value)
+
+    return check
+
+
+def _schema_checker(or_bool: bool) -> Convert:
+    of_schema = _lazy_member(PROPS)
+
+    def check(value: Any) -> Any:
+        if value.__class__ is dict:
+            return of_schema(value)
+        if not (or_bool and value.__class__ is bool):
+            raise Undecided
+        return None
 
     return check
 

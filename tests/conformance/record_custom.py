@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what upstream answers to `custom_cases` and its like, as data/custom_{resources,rules,applies,versions}.json.
+"""Records what upstream answers to `custom_cases` and its like, as data/custom_*.json.
 
     python tests/conformance/record_custom.py [--url URL --token TOKEN]
 
@@ -24,6 +24,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "sup
 import custom_apply_cases  # noqa: E402
 import custom_cases  # noqa: E402
 import custom_rule_cases  # noqa: E402
+import custom_schema_cases  # noqa: E402
 import custom_version_cases  # noqa: E402
 import upstream  # noqa: E402
 from custom_cases import Case, seen, warning_texts  # noqa: E402
@@ -32,7 +33,7 @@ DATA = Path(__file__).parent / "data"
 WAIT_S = 30
 CASES = {
     "applies": custom_apply_cases.cases, "resources": custom_cases.cases, "rules": custom_rule_cases.cases,
-    "versions": custom_version_cases.cases,
+    "schemas": custom_schema_cases.cases, "versions": custom_version_cases.cases,
 }  # fmt: skip
 
 

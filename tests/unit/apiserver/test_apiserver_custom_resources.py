@@ -16,17 +16,19 @@ sys.path.insert(0, str(CONFORMANCE))
 
 import custom_apply_cases  # noqa: E402
 import custom_rule_cases  # noqa: E402
+import custom_schema_cases  # noqa: E402
 import custom_version_cases  # noqa: E402
 from custom_cases import DEFINITIONS, GROUP, OBJECTS, Case, cases, definition, of, seen, thing, warning_texts  # noqa: E402
 
 SUITES = {
     "applies": custom_apply_cases.cases, "resources": cases, "rules": custom_rule_cases.cases,
-    "versions": custom_version_cases.cases,
+    "schemas": custom_schema_cases.cases, "versions": custom_version_cases.cases,
 }  # fmt: skip
 ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 GAUGES = f"{OBJECTS}/gauges"
 KNOWN_DIFFERENCES = {
     ("CustomResourceDefinition", "fields are allowed at the root"): "upstream prints the members of its Go type",
+    ("'dependencies': {}", "dependencies is not supported"): "an empty map is taken for none",
 }
 """What is answered otherwise, by what the request or the answer holds and what upstream's answer holds; and why."""
 
@@ -222,6 +224,14 @@ async def test_a_definition_waits_for_a_valid_bundle_of_its_webhook(core: Core, 
     await core.done("PATCH", path, change, MERGE)
     await served(core)
     assert await told() == ["True", "InitialNamesAccepted", "the initial names have been accepted"]
+
+
+async def test_a_schema_of_items_that_is_too_deep_is_refused(core: Core) -> None:
+    """None of it is left out in silence."""
+    body = json.dumps(definition("gauges", of(a="deep")))
+    deep = '{"type":"array","items":' * 250 + '{"type":"string"}' + "}" * 250
+    code, answer = await core.ask("POST", DEFINITIONS, body.replace('"deep"', deep).encode())
+    assert code == 400 and "nested more deeply than 200 levels" in answer["message"]
 
 
 async def test_names_that_another_definition_has_are_not_accepted(core: Core) -> None:
