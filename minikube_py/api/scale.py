@@ -83,9 +83,8 @@ def with_scale(kind: Kind, obj: Json, scale: Json) -> Json:
     replicas = (scale.get("spec") or {}).get("replicas") or 0
     metadata = dict(obj["metadata"])
     given = scale.get("metadata") or {}
-    for key in ("resourceVersion", "uid"):
-        if given.get(key):
-            metadata[key] = given[key]
+    if given.get("resourceVersion"):
+        metadata["resourceVersion"] = given["resourceVersion"]
     if owners := owners_after_scale(kind, metadata.pop("managedFields", ()), given.get("managedFields") or ()):
         metadata["managedFields"] = owners
     return {**_with(obj, _paths(kind).spec_replicas, replicas), "metadata": metadata}

@@ -33,6 +33,7 @@ from minikube_py.apiserver.deletes import Deleter, orphaning_told
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
 from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate, single_bytes, with_options
+from minikube_py.apiserver.health import Results
 from minikube_py.apiserver.inflight import InFlight, too_many
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -144,6 +145,7 @@ class ApiServer:
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
         self.custom = CustomResources(self)
         self.requests = RequestMetrics()
+        self.healthchecks = Results()
         self.in_flight = InFlight(self.limits)
         self.connection_metrics: Callable[[], Mapping[str, float]] = dict
         self.component_metrics: Callable[[], Mapping[str, float]] = dict

@@ -48,11 +48,13 @@ class Deleted(NamedTuple):
 
 class Marked(NamedTuple):
     """An object as its deletion leaves it. `waits`: something holds it; `held`: the addresses that go with it; `told`:
-    the options that admission sees. `pending`: nothing changes."""
+    the options that admission sees. `pending`: nothing changes. `graceful`: watchers see it before it goes; `twice`:
+    admission does."""
 
     value: bytes
     uid: str
-    was_deleting: bool
+    graceful: bool
+    twice: bool
     waits: bool
     held: list[bytes]
     told: DeleteOptions
@@ -129,8 +131,7 @@ class Deleter:
                 return Deleted(value, kv.mod_revision, not waits)
             if waits and value == kv.value:
                 return Deleted(kv.value, kv.mod_revision, False)
-            # As upstream, watchers of graceful kinds see deletionTimestamp first.
-            if waits or (resource.deletion_grace_s is not None and not found.was_deleting):
+            if waits or found.graceful:
                 try:
                     stored_value = await converting.to_store(resource, value) if converting is not None else value
                     outcome = await self._store.replace(kv, stored_value)
@@ -152,6 +153,8 @@ class Deleter:
                         await passage.allow(stored(resource, kv.value, kv.mod_revision), None)
                     outcome = await self._store.delete(kv)
             else:
+                if passage is not None and found.twice:
+                    await passage.allow(stored(resource, kv.value, kv.mod_revision), None)
                 outcome = await self._store.delete(kv, found.held)
             if outcome.done:
                 return Deleted(value, outcome.revision, True)
@@ -196,13 +199,18 @@ def mark(resource: Kind, value: bytes, options: DeleteOptions, wall_s: float) ->
     metadata = obj["metadata"]
     uid, was_deleting = metadata.get("uid", ""), bool(metadata.get("deletionTimestamp"))
     if _is_pending(resource, obj, options):
-        return Marked(value, uid, was_deleting, True, [], options, pending=True)
+        return Marked(value, uid, False, False, True, [], options, pending=True)
     told = _as_told(resource, obj, options)
+    graceful = resource.deletion_grace_s is not None
+    if was_deleting:
+        graceful = graceful and bool(metadata.get("deletionGracePeriodSeconds"))
+    before = metadata.get("finalizers") or []
+    twice = bool(before) or _finalizers(resource, before, options) != before
     if not was_deleting:
         resource.prepare_delete(obj, timestamp(wall_s))
     waits = _mark(resource, obj, options, wall_s)
     held = sorted(held_keys(obj)) if resource is SERVICES else []
-    return Marked(as_written(resource, encode(obj)), uid, was_deleting, waits, held, told)
+    return Marked(as_written(resource, encode(obj)), uid, graceful, twice, waits, held, told)
 
 
 def _mark(resource: Kind, obj: Json, options: DeleteOptions, wall_s: float) -> bool:

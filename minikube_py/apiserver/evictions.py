@@ -78,10 +78,18 @@ class Evictions:
         if wanted.get(UNREAD):
             why = "can not be set for pod eviction, try after removing the option"
             raise invalid(_EVICTIONS, route.name, [invalid_value(f"deleteOptions.{UNREAD}", True, why)])
+        if options.dry_run and (told := wanted.get("dryRun")) and told != ["All"]:
+            why = f"Non-matching dry-run options in request and content: [All] and [{' '.join(told)}]"
+            raise StatusError(500, "", why)
         if passage is not None:
             await passage.validate(None, eviction)
         body = orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"})
-        asked = await self._writer.delete_options({}, body, "application/json")
+        try:
+            asked = await self._writer.delete_options({}, body, "application/json")
+        except StatusError:
+            # Upstream looks at them with the pod.
+            await self._pod(route, request)
+            raise
         asked = asked._replace(dry_run=options.dry_run or asked.dry_run)
         for attempts_left in reversed(range(ATTEMPTS_MAX)):
             pod = await self._pod(route, request)

@@ -77,14 +77,14 @@ def _form_of(accepted: _Accepted) -> Form | None:
     media_type, params = accepted
     if media_type in ("*/*", "application/*"):
         media_type = JSON
-    if media_type not in SERVED:
+    if media_type not in SERVED or params.get("stream", "watch") != "watch":
         return None
     kind, group, version = params.get("as", ""), params.get("g", ""), params.get("v", "")
     if not kind:
         return Form(media_type=media_type)
     if group != META_GROUP or version not in ("v1", "v1beta1"):
         return None
-    if kind == "Table" and media_type == JSON:
+    if kind == "Table":
         return Form("table", version, media_type=media_type)
     if kind in ("PartialObjectMetadata", "PartialObjectMetadataList"):
         return Form("partial", version, kind == "PartialObjectMetadata", media_type)
@@ -182,7 +182,7 @@ def refusal_form(accept: str) -> str:
 
     Source: apiserver `pkg/endpoints/handlers/responsewriters/writers.go` (WriteObjectNegotiated)."""
     for candidate in split_accept(accept):
-        if not candidate.params.get("as") and (form := _form_of(candidate)) is not None:
+        if not {"as", "stream"} & candidate.params.keys() and (form := _form_of(candidate)) is not None:
             return form.media_type
     return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 Check = Callable[[], Awaitable[str]]
@@ -10,6 +11,37 @@ Check = Callable[[], Awaitable[str]]
 READY_S = 2.0
 """Readiness means that a linearizable read passes within this."""
 WITHHELD = "reason withheld"
+
+
+class Results:
+    """Of the checks that were made together, by name and by what was asked (`readyz`), for `/metrics/slis`."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], bool] = {}
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    def observe(self, name: str, kind: str, passed: bool) -> None:
+        self._last[name, kind] = passed
+        self._counts[name, "success" if passed else "error", kind] += 1
+
+    def reset(self) -> None:
+        self._last.clear()
+        self._counts.clear()
+
+    def render(self) -> bytes:
+        last = [f'{{name="{name}",type="{kind}"}} {passed:d}' for (name, kind), passed in sorted(self._last.items())]
+        counts = [
+            f'{{name="{name}",status="{status}",type="{kind}"}} {count}'
+            for (name, status, kind), count in sorted(self._counts.items())
+        ]
+        lines = _family("kubernetes_healthcheck", "gauge", "the result of a single healthcheck", last)
+        lines += _family("kubernetes_healthchecks_total", "counter", "the results of all healthcheck", counts)
+        return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _family(name: str, kind: str, what: str, samples: Sequence[str]) -> list[str]:
+    head = f"# HELP {name} [STABLE] This metric records {what}.", f"# TYPE {name} {kind}"
+    return [*head, *(name + sample for sample in samples)] if samples else []
 
 
 async def well() -> str:
@@ -39,12 +71,15 @@ async def all_of(
     *,
     verbose: bool = False,
     reasons: bool = False,
+    results: Results | None = None,
 ) -> tuple[int, str]:
     """Status and text for `kind`, as `readyz`. If one fails, all are listed; reasons only with `reasons`, as this is
-    public."""
+    public. `results` keeps what was found."""
     left_out = dict.fromkeys(filter(None, excluded))
     names = [name for name in checks if name not in left_out]
     found = dict(zip(names, await asyncio.gather(*(within(checks[name]) for name in names))))
+    for name in names if results is not None else ():
+        results.observe(name, kind, not found[name])
     lines = []
     for name in checks:
         if name in left_out:

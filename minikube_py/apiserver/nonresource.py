@@ -32,6 +32,8 @@ _CHECKS: Final = {
     "livez": ("ping", "log"),
     "readyz": ("ping", "log", "etcd", "watch-cache"),
 }
+_METRICS: Final = "/metrics"
+_SLIS: Final = "/metrics/slis"
 _PAGES: Final = ("/flagz", "/statusz")
 _EXACT: Final = ("openapi", "flagz", "statusz", *_CHECKS)
 """A path below one of these that ends with a slash is another path."""
@@ -39,7 +41,7 @@ _EXACT: Final = ("openapi", "flagz", "statusz", *_CHECKS)
 
 async def answer(request: Request, server: ApiServer) -> Response:
     """Raises: StatusError 404, 405, 406; what `indexes` raises."""
-    if request.path == "/metrics":
+    if request.path in (_METRICS, _SLIS):
         return _metrics(request, server)
     path = "/" + "/".join(part for part in request.path.split("/") if part)
     first = path.split("/")[1]
@@ -77,10 +79,12 @@ async def answer(request: Request, server: ApiServer) -> Response:
 
 
 def _metrics(request: Request, server: ApiServer) -> Response:
+    slis = request.path == _SLIS
     if request.method == "DELETE":
-        server.requests.reset()
+        (server.healthchecks if slis else server.requests).reset()
         return Response(200, b"metrics reset\n", TEXT)
-    told = Response(200, render(server.requests, server.metrics()), METRICS_TEXT)
+    body = server.healthchecks.render() if slis else render(server.requests, server.metrics())
+    told = Response(200, body, METRICS_TEXT)
     told.packed_above_bytes = 0
     return told
 
@@ -132,7 +136,8 @@ async def _health(path: str, request: Request, server: ApiServer) -> Response:
         status, said = await health.one(check)
         return Response(200, said.encode(), TEXT) if status == 200 else _text(status, said)
     excluded = request.query.get("exclude", "").split(",")
-    return _text(*await health.all_of(kind, checks, excluded, verbose="verbose" in request.query))
+    given = kind, checks, excluded
+    return _text(*await health.all_of(*given, verbose="verbose" in request.query, results=server.healthchecks))
 
 
 def _checks(kind: str, server: ApiServer) -> dict[str, health.Check]:
@@ -216,8 +221,8 @@ def _index(registry: Registry) -> bytes:
 
 
 def _paths(registry: Registry) -> list[str]:
-    paths = {"/api", "/apis", "/metrics", indexes.INDEXES, indexes.EXPLAIN, "/openapi/v2", "/openapi/v3", "/version"}
-    paths |= {*_OF_TOKENS, *_PAGES}
+    paths = {"/api", "/apis", indexes.INDEXES, indexes.EXPLAIN, "/openapi/v2", "/openapi/v3", "/version"}
+    paths |= {_METRICS, _SLIS, *_OF_TOKENS, *_PAGES}
     for group, version in registry.group_versions:
         root = f"/apis/{group}" if group else "/api"
         paths |= {root, f"{root}/{version}", f"/openapi/v3{root}/{version}"}

@@ -72,7 +72,7 @@ def _parsed(path: str, registry: Registry) -> ResourcePath | None:
         return None
     segments = decode_path(path).strip("/").split("/")
     gaps = "" in segments
-    nameless = len(segments) > 3 and not segments[-2] and segments.count("") == 1
+    nameless = len(segments) > 3 and segments.count("") == 1 and (not segments[-2] or _is_proxy(segments))
     if gaps:
         segments = [part for part in segments if part]
     if len(segments) < 3:
@@ -92,13 +92,18 @@ def _parsed(path: str, registry: Registry) -> ResourcePath | None:
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
     resource = registry.resource(group, version, rest[0])
-    if nameless and len(rest) == 2:
+    if nameless and (len(rest) == 2 or name == PROXY):
         found = _find(resource, group, version, rest[0], namespace, "", name, watch, False)
         found = found if found.error else found._replace(error=bad_request("name must be provided"))
         return _of_custom(found, registry)
     # Repeated slashes are ignored, except in proxied paths.
     too_deep = (gaps or len(rest) > 3) and subresource != PROXY
     return _of_custom(_find(resource, group, version, rest[0], namespace, name, subresource, watch, too_deep), registry)
+
+
+def _is_proxy(segments: list[str]) -> bool:
+    """Whether the name of what is proxied is missing."""
+    return segments[segments.index("") + 1] == PROXY
 
 
 def _of_custom(path: ResourcePath, registry: Registry) -> ResourcePath:
@@ -156,7 +161,7 @@ def route(path: ResourcePath, method: str, verb: str) -> Route:
     """Raises: StatusError 404 if the path is not served, 405 if the method is not."""
     if path.error is not None or path.resource is None:
         if path.found is not None and path.error is not None and path.error.code == 400:
-            as_get = method == "HEAD" and path.found.name == PROXY
+            as_get = method in ("HEAD", "OPTIONS") and path.found.name == PROXY
             if _OBJECT_VERBS.get("GET" if as_get else method) not in path.found.verbs:
                 raise method_not_allowed()
         raise path.error or path_not_found()
@@ -164,7 +169,7 @@ def route(path: ResourcePath, method: str, verb: str) -> Route:
         raise method_not_allowed()
     resource = path.resource
     if path.found is not None:
-        if verb not in path.found.verbs:
+        if verb not in path.found.verbs and (method != "OPTIONS" or path.found.name != PROXY):
             raise method_not_allowed()
         return Route(resource, verb, path.namespace, path.name, path.found)
     if path.name:

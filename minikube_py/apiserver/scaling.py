@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from minikube_py.api import strategy
 from minikube_py.api.apply.managed_fields import track, with_owners
-from minikube_py.api.errors import Json, invalid
+from minikube_py.api.errors import GroupResource, Json, conflict, invalid
 from minikube_py.api.kind import Kind
 from minikube_py.api.patch import apply_patch, is_apply
 from minikube_py.api.registry import Registry
@@ -59,6 +59,7 @@ def begun(kind: Kind, asked: Body, given: Json | None, held: Json) -> Begun:
     if given is None and is_apply(asked.content_type):
         return Begun(before, applied(SCALES, before, patch_of(asked), "scale", warnings), warnings)
     if given is not None:
+        check_uid(kind, given["metadata"], held)
         scale = {**given, "metadata": dict(given["metadata"])}
     else:
         patch = asked.content_type, kind, before, asked.body, asked.field_validation
@@ -72,9 +73,12 @@ def scaled(kind: Kind, name: str, scale: Json, held: Json, old: Json) -> Json:
     """The object with that Scale, to be finished as an update. Raises: StatusError 409, 422."""
     if errors := validate_scale(scale):
         raise invalid(SCALES, name, errors)
-    new = with_scale(kind, held, scale)
-    check_uid(kind, new["metadata"], old)
-    return new
+    uid, found = scale["metadata"].get("uid"), old["metadata"]["uid"]
+    if uid and uid != found and not kind.definition:
+        part = f"{kind.plural}/scale"
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+        raise conflict(GroupResource(kind.group, part, part), name, why)
+    return with_scale(kind, held, scale)
 
 
 def shown_scale(kind: Kind, value: bytes, checks: bool) -> Json:

@@ -13,7 +13,14 @@ from collections.abc import Iterator
 
 import orjson
 
-from minikube_py.api.errors import StatusError, bad_request, expired, service_unavailable, too_many_requests
+from minikube_py.api.errors import (
+    StatusError,
+    bad_request,
+    expired,
+    not_acceptable,
+    service_unavailable,
+    too_many_requests,
+)
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NODES
 from minikube_py.apiserver.forms import Form, check_options
@@ -28,7 +35,7 @@ from minikube_py.apiserver.selection import STEPS_OF_OBJECT, Selection, pick_all
 from minikube_py.apiserver.watch import Broadcaster, Encoder, Group, single_event_stream, unshown
 from minikube_py.apiserver.watch_cache import Entry, WatchCache
 from minikube_py.apiserver.watch_stream import Batch, Stream, WatchBudget, error_event
-from minikube_py.client.transport import WatchEvent
+from minikube_py.client.transport import JSON, WatchEvent
 from minikube_py.env import Clock
 from minikube_py.errors import Compacted, FieldsRedeclared, MinikubeError, RequestError
 from minikube_py.mvcc.types import Event, KeyValue, RangeRequest, prefix_end
@@ -104,10 +111,10 @@ class Watching:
             await self._lister.selection(route, options)
             terms = [term for term in (options.field_selector, f"metadata.name={route.name}") if term]
             options = options._replace(field_selector=",".join(terms))
-        if form.media_type != "application/json":
-            form = form._replace(media_type="application/json")
         form = form._replace(single=True)
         selection = await self._lister.selection(route, options)
+        if form.media_type != JSON:
+            raise not_acceptable((f"{JSON};stream=watch",))
         stream = await self._stream(selection, options, form)
         if form.kind == "table" and route.resource is NODES:
             stream.enrich = NodeColumns(self._lister, self._lister.shown_fields(selection))

@@ -261,3 +261,12 @@ def _tell(config: ControlPlaneConfig, server: str, steps: Steps) -> None:
         steps.line(f"  etcd's gateway, /health and /metrics: https://{LOOPBACK}:{config.etcd_http_port}\n")
     if config.members is not None and config.members > 1:
         steps.line("  minikube-py store status\n")
+    if config.members is not None and config.members % 2 == 0:
+        steps.line(f"  {even_members(config.members)}\n")
+
+
+def even_members(count: int) -> str:
+    """Why not an even number of members."""
+    lost = (count - 1) // 2
+    bears = f"{lost} that fail" if lost > 1 else "one that fails" if lost else "none that fails"
+    return f"{count} members bear {bears}, as {count - 1} would: a write needs {count - lost}. Take an odd number"

@@ -36,6 +36,8 @@ NORMAL, WARNING = "Normal", "Warning"
 CACHED_EVENTS_MAX = 4096
 COMBINE_AFTER = 10
 COMBINE_INTERVAL_S = 600.0
+_OF_GROUP = 3
+"""Parts of the key under which combined events count: all but the message."""
 COMBINED_PREFIX = "(combined from similar events): "
 SPAM_BURST = 25
 SPAM_REFILL_PER_S = 1 / 300
@@ -289,7 +291,7 @@ class EventRecorder:
                 return
         count = first.count + 1 if first is not None else 1
         namespace = pending.involved.namespace or "default"
-        body = orjson.dumps(self._body(name, namespace, message, count, pending))
+        body = orjson.dumps(self._body(name, namespace, message, count, pending, combined=len(key) == _OF_GROUP))
         try:
             await self._client.raw("POST", path_of(EVENTS, namespace), None, body)
         except StatusError as error:
@@ -312,7 +314,9 @@ class EventRecorder:
         self.patched += 1
         return True
 
-    def _body(self, name: str, namespace: str, message: str, count: int, pending: _Pending) -> Object:
+    def _body(
+        self, name: str, namespace: str, message: str, count: int, pending: _Pending, combined: bool
+    ) -> Object:
         now = timestamp(pending.at_s)
         source = {"component": self._component}
         if self._host:
@@ -330,6 +334,7 @@ class EventRecorder:
             "count": count,
             "type": pending.type,
             "eventTime": None,
-            "reportingComponent": self._component,
-            "reportingInstance": self._host,
+            # As upstream, one that stands for several names its source alone.
+            "reportingComponent": "" if combined else self._component,
+            "reportingInstance": "" if combined else self._host,
         }

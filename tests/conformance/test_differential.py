@@ -35,6 +35,7 @@ import rbac_cases
 import record
 import resize_cases
 import scenario
+import small_cases
 import swagger
 import token_cases
 from asking import Answer, Ask, Server
@@ -123,6 +124,16 @@ def test_subresources_of_pods_answer_as_upstream() -> None:
         take_all(report, theirs, mine, resize_cases.told())
         drawn(ephemeral_cases.drawn())
         drawn(resize_cases.drawn())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_what_few_ask_is_answered_as_upstream() -> None:
+    report = judging.Report()
+    with both() as (theirs, mine):
+        take_all(report, theirs, mine, (*small_cases.setup(), *small_cases.cases()))
+    print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
 

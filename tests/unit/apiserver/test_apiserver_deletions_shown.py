@@ -55,8 +55,24 @@ async def test_the_grace_that_a_pod_gets_is_shown(core: Core, records: Records) 
     assert options(records) == [], "a deletion goes on that these cannot shorten"
     await core.done("DELETE", at, {"gracePeriodSeconds": -3})
     assert options(records) == [{"gracePeriodSeconds": 1}]
+    events = await core.watch(PODS)
+    await events.next()
     await core.done("DELETE", at, {"gracePeriodSeconds": 0})
-    assert options(records) == [{"gracePeriodSeconds": 0}]
+    assert options(records) == [{"gracePeriodSeconds": 0}] * 2, "for the change, and for the deletion"
+    told = [(kind, obj["metadata"]["deletionGracePeriodSeconds"]) for kind, obj in await events.take(2)]
+    assert told == [("MODIFIED", 0), ("DELETED", 0)]
+    events.close()
+
+
+async def test_a_deletion_that_takes_the_last_finalizer_is_shown_twice(core: Core, records: Records) -> None:
+    held = config_map("held")
+    held["metadata"]["finalizers"] = ["orphan"]
+    await core.done("POST", MAPS, held)
+    await core.done("DELETE", f"{MAPS}/held?propagationPolicy=Background")
+    assert len(options(records)) == 2
+    await core.done("POST", MAPS, config_map("free"))
+    await core.done("DELETE", f"{MAPS}/free?propagationPolicy=Background")
+    assert len(options(records)) == 1
 
 
 async def test_a_collection_is_deleted_by_the_options_as_they_were_sent(core: Core, records: Records) -> None:

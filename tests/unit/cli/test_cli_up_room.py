@@ -61,3 +61,16 @@ def test_split_members_keep_history_as_long_as_one_in_the_process(kept_s: float 
 def test_an_etcd_keeps_its_own_history(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", "--etcd-servers", "http://127.0.0.1:1", "--auto-compaction-retention", "1h"]) == 2
     assert "--auto-compaction-retention" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("members", "bears"),
+    [(2, "none that fails, as 1 would: a write needs 2"), (4, "one that fails"), (6, "2 that fail")],
+)
+def test_an_even_number_of_members_is_told(tmp_path: Path, members: int, bears: str) -> None:
+    told: list[str] = []
+    steps = SimpleNamespace(line=told.append, elapsed_s=lambda: 1.0)
+    for count in (members, members + 1):
+        up._tell(ControlPlaneConfig(tmp_path, members=count), "https://a", steps)  # type: ignore[arg-type]
+    (line,) = [line for line in told if "bear" in line]
+    assert f"{members} members bear {bears}" in line

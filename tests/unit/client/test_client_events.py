@@ -71,6 +71,8 @@ async def test_the_tenth_alike_is_combined(world):
     await settle()
     combined = [event for event in world.events if event["message"].startswith("(combined from similar events): ")]
     assert len(world.events) == 10 and len(combined) == 1 and combined[0]["count"] == 3
+    assert [each["reportingComponent"] for each in world.events].count("") == 1 and not combined[0]["reportingInstance"]
+    assert {each["source"]["component"] for each in world.events} == {combined[0]["source"]["component"]}
 
 
 async def test_a_flood_about_one_object_is_cut_and_others_are_heard(world):

@@ -1,0 +1,84 @@
+# ruff: noqa: E501
+"""What few clients ask: Scales of other objects, watches in YAML, OPTIONS through proxies, evictions of nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from asking import Ask
+
+Json = dict[str, Any]
+NAMESPACE = "small"
+IN, APPS = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/apps/v1/namespaces/{NAMESPACE}"
+_MERGE, _JSON_PATCH, _YAML, _LIST = "application/merge-patch+json", "application/json-patch+json", "application/yaml", "application/json"
+_TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+_TABLE = ";as=Table;v=v1;g=meta.k8s.io"
+_SCALED = {"deployments": APPS, "replicasets": APPS, "statefulsets": APPS, "replicationcontrollers": IN}
+
+
+def setup() -> Iterator[Ask]:
+    yield Ask("setup", "POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    for plural, at in _SCALED.items():
+        selector: Json = {"a": "b"} if plural == "replicationcontrollers" else {"matchLabels": {"a": "b"}}
+        spec = {"replicas": 1, "selector": selector, "template": _TEMPLATE, **({"serviceName": "s"} if plural == "statefulsets" else {})}
+        yield Ask("setup", "POST", f"{at}/{plural}", {"metadata": {"name": "n"}, "spec": spec})
+
+
+def cases() -> Iterator[Ask]:
+    yield from _scales()
+    yield from _watches()
+    yield from _options()
+    yield from _evictions()
+
+
+def _scales() -> Iterator[Ask]:
+    for plural, at in _SCALED.items():
+        for uid, version in (("1-2-3", ""), ("1-2-3", "1"), ("", "1"), ("", "x")):
+            metadata = {"name": "n", "namespace": NAMESPACE, **({"uid": uid} if uid else {}), **({"resourceVersion": version} if version else {})}
+            yield Ask(f"scale of {plural}", "PUT", f"{at}/{plural}/n/scale", {"metadata": metadata, "spec": {"replicas": 2}})
+            changed = {key: value for key, value in metadata.items() if key not in ("name", "namespace")}
+            yield Ask(f"scale of {plural}", "PATCH", f"{at}/{plural}/n/scale", {"metadata": changed, "spec": {"replicas": 2}}, _MERGE)
+        yield Ask(f"scale of {plural}", "PUT", f"{at}/{plural}/n/scale", {"metadata": {"name": "n", "namespace": NAMESPACE, "uid": "1-2-3"}, "spec": {"replicas": -2}})
+        yield Ask(f"scale of {plural}", "PUT", f"{at}/{plural}/absent/scale", {"metadata": {"name": "absent", "namespace": NAMESPACE, "uid": "1-2-3"}, "spec": {"replicas": 2}})
+
+
+def _watches() -> Iterator[Ask]:
+    accepted = (
+        _YAML, f"{_YAML},{_LIST}", f"{_LIST};q=0.5,{_YAML}", f"{_YAML};q=0.1,{_LIST}", f"{_YAML}{_TABLE}", f"{_YAML}{_TABLE},{_LIST}{_TABLE}", f"{_YAML};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        f"{_YAML};stream=watch", f"{_LIST};stream=watch", f"{_LIST};stream=other", f"{_YAML},*/*", "text/plain", "text/plain,application/yaml",
+    )  # fmt: skip
+    for at in (f"{IN}/configmaps", f"{APPS}/deployments"):
+        for accept in accepted:
+            yield Ask("watch in YAML", "GET", f"{at}?watch=true&timeoutSeconds=1&resourceVersion=1&fieldSelector=metadata.name%3Dnone", accept=accept)
+            if at == f"{IN}/configmaps":
+                yield Ask("watch in YAML by path", "GET", f"/api/v1/watch/namespaces/{NAMESPACE}/configmaps?timeoutSeconds=1&fieldSelector=metadata.name%3Dnone", accept=accept)
+    for at in (f"{IN}/configmaps", f"{APPS}/deployments", f"{APPS}/deployments/absent"):
+        for accept in (f"{_YAML}{_TABLE}", f"{_YAML}{_TABLE},{_LIST}", f"{_LIST}{_TABLE},{_YAML}", f"{_YAML};as=Table;v=v1beta1;g=meta.k8s.io"):
+            yield Ask("table in YAML", "GET", f"{at}?labelSelector=x%3Dy&includeObject=None", accept=accept)
+    for query in ("resourceVersion=x", "fieldSelector=a%3Db", "labelSelector=%21%21", "resourceVersionMatch=Exact", "sendInitialEvents=x"):
+        yield Ask("wrong watch in YAML", "GET", f"{IN}/configmaps?watch=true&timeoutSeconds=1&{query}", accept=_YAML)
+
+
+def _options() -> Iterator[Ask]:
+    for place in ("/api/v1/nodes", f"{IN}/pods", f"{IN}/services"):
+        for name in ("nope", "nope:80", "a:b:c:d", "ftp:nope:80", ""):
+            for rest in ("", "/", "/deeper"):
+                for method in ("OPTIONS", "GET"):
+                    yield Ask(f"{method} through a proxy", method, f"{place}/{name}/proxy{rest}")
+
+
+_WRONG: tuple[Json, ...] = (
+    {"propagationPolicy": "Wrong"}, {"orphanDependents": True, "propagationPolicy": "Orphan"}, {"dryRun": ["Some"]}, {"preconditions": {"uid": "x"}}, {"gracePeriodSeconds": -1},
+)  # fmt: skip
+
+
+def _evictions() -> Iterator[Ask]:
+    yield Ask("eviction", "POST", f"{IN}/pods", {"metadata": {"name": "here"}, "spec": {"nodeName": "n", **_TEMPLATE["spec"]}})
+    for name in ("absent", "here"):
+        for query in ("", "?dryRun=All"):
+            if name == "here" and not query:
+                continue
+            for options in _WRONG:
+                body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+                yield Ask(f"eviction of {name}", "POST", f"{IN}/pods/{name}/eviction{query}", body)

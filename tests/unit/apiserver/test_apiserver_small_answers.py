@@ -1,0 +1,105 @@
+# ruff: noqa: E501
+"""What few clients ask. Expected values: answers of kube-apiserver 1.36 (conformance's small_cases ask both)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_core import MAPS, MERGE, PODS, Core, pod
+
+Json = dict[str, Any]
+YAML = "application/yaml"
+SETS = "/api/v1/namespaces/default/replicationcontrollers"
+TABLE = ";as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("accept", "code"),
+    [
+        (YAML, 406),
+        (f"application/json;q=0.5,{YAML}", 406),
+        (f"{YAML}{TABLE},application/json{TABLE}", 406),
+        ("application/json;stream=other", 406),
+        ("application/json;stream=watch", 200),
+        (f"application/json,{YAML}", 200),
+    ],
+)
+async def test_a_watch_is_not_sent_in_yaml(core: Core, accept: str, code: int) -> None:
+    answer = await core.respond("GET", f"{MAPS}?watch=true", accept=accept)
+    assert answer.status == code
+    if answer.stream is not None:
+        answer.stream.close()
+    else:
+        assert b"only the following media types are accepted: application/json" in answer.body
+
+
+async def test_wrong_options_of_a_watch_come_before_its_form(core: Core) -> None:
+    assert (await core.respond("GET", f"{MAPS}?watch=true&labelSelector=!!", accept=YAML)).status == 400
+
+
+async def test_a_table_comes_in_yaml(core: Core) -> None:
+    answer = await core.respond("GET", MAPS, accept=YAML + TABLE)
+    assert (answer.status, answer.content_type) == (200, YAML) and b"kind: Table" in answer.body
+
+
+async def test_a_scale_of_another_object_is_refused(core: Core) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    made = await core.done("POST", SETS, {"metadata": {"name": "n"}, "spec": {"selector": {"a": "b"}, "template": template}})
+    found = made["metadata"]["uid"]
+    code, answer = await core.ask("PATCH", f"{SETS}/n/scale", {"metadata": {"uid": "1-2-3"}}, content_type=MERGE)
+    told = f"Precondition failed: UID in precondition: 1-2-3, UID in object meta: {found}"
+    assert (code, answer["message"]) == (
+        409, f'Operation cannot be fulfilled on replicationcontrollers/scale "n": {told}',
+    )  # fmt: skip
+    assert answer["details"] == {"name": "n", "kind": "replicationcontrollers/scale"}
+    scale = {"metadata": {"name": "n", "uid": "1-2-3"}, "spec": {"replicas": -1}}
+    code, answer = await core.ask("PUT", f"{SETS}/n/scale", scale)
+    assert code == 409 and "StorageError: invalid object, Code: 4, Key: /registry/controllers/default/n" in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "query", "code"),
+    [
+        ({"propagationPolicy": "Wrong"}, "", 404),
+        ({"dryRun": ["Some"]}, "", 404),
+        ({"dryRun": ["Some"]}, "?dryRun=All", 500),
+        ({}, "", 404),
+    ],
+)
+async def test_an_absent_pod_is_not_found_whatever_the_options(core: Core, options: Json, query: str, code: int) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}, "deleteOptions": options}
+    status, answer = await core.ask("POST", f"{PODS}/a/eviction{query}", eviction)
+    assert status == code
+    if code == 500:
+        assert answer["message"] == "Non-matching dry-run options in request and content: [All] and [Some]"
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("nodes/n/proxy", 404), ("namespaces/default/pods/n/proxy/x", 404), ("nodes//proxy/x", 400), ("nodes/n/status", 405)],
+)
+async def test_options_goes_through_a_proxy(core: Core, path: str, code: int) -> None:
+    assert (await core.ask("OPTIONS", f"/api/v1/{path}"))[0] == code
+
+
+async def test_results_of_health_checks_are_counted(core: Core) -> None:
+    for path in ("/readyz", "/readyz?exclude=ping", "/livez/ping"):
+        assert (await core.respond("GET", path)).status == 200
+    lines = (await core.respond("GET", "/metrics/slis")).body.decode().splitlines()
+    assert lines[:2] == [
+        "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
+        "# TYPE kubernetes_healthcheck gauge",
+    ]
+    assert 'kubernetes_healthcheck{name="etcd",type="readyz"} 1' in lines
+    assert 'kubernetes_healthchecks_total{name="etcd",status="success",type="readyz"} 2' in lines
+    assert 'kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 1' in lines
+    assert not any("livez" in line for line in lines), "a check by its name is not counted"
+    core.api.ready = False
+    assert (await core.respond("GET", "/readyz")).status == 500
+    lines = (await core.respond("GET", "/metrics/slis")).body.decode().splitlines()
+    assert 'kubernetes_healthcheck{name="watch-cache",type="readyz"} 0' in lines
+    assert 'kubernetes_healthchecks_total{name="watch-cache",status="error",type="readyz"} 1' in lines
+    assert (await core.respond("DELETE", "/metrics/slis")).body == b"metrics reset\n"
+    assert (await core.respond("GET", "/metrics/slis")).body == b""
+    assert (await core.respond("GET", "/metrics/slis/")).status == 404
