@@ -78,8 +78,9 @@ async def all_of(
     left_out = dict.fromkeys(filter(None, excluded))
     names = [name for name in checks if name not in left_out]
     found = dict(zip(names, await asyncio.gather(*(within(checks[name]) for name in names))))
-    for name in names if results is not None else ():
-        results.observe(name, kind, not found[name])
+    if results is not None:
+        for name in names:
+            results.observe(name, kind, not found[name])
     lines = []
     for name in checks:
         if name in left_out:

@@ -291,9 +291,12 @@ class EventRecorder:
                 return
         count = first.count + 1 if first is not None else 1
         namespace = pending.involved.namespace or "default"
-        body = orjson.dumps(self._body(name, namespace, message, count, pending, combined=len(key) == _OF_GROUP))
+        body = self._body(name, namespace, message, count, pending)
+        if len(key) == _OF_GROUP and body["source"]:
+            # As upstream, one that stands for several names its source alone.
+            body["reportingComponent"] = body["reportingInstance"] = ""
         try:
-            await self._client.raw("POST", path_of(EVENTS, namespace), None, body)
+            await self._client.raw("POST", path_of(EVENTS, namespace), None, orjson.dumps(body))
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
@@ -314,9 +317,7 @@ class EventRecorder:
         self.patched += 1
         return True
 
-    def _body(
-        self, name: str, namespace: str, message: str, count: int, pending: _Pending, combined: bool
-    ) -> Object:
+    def _body(self, name: str, namespace: str, message: str, count: int, pending: _Pending) -> Object:
         now = timestamp(pending.at_s)
         source = {"component": self._component}
         if self._host:
@@ -334,7 +335,6 @@ class EventRecorder:
             "count": count,
             "type": pending.type,
             "eventTime": None,
-            # As upstream, one that stands for several names its source alone.
-            "reportingComponent": "" if combined else self._component,
-            "reportingInstance": "" if combined else self._host,
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
         }
