@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
-STEPS = 5
+STEPS = 4
 ZONES = (
     None, None, None, "Etc/UTC", "Asia/Kolkata", "America/New_York", "Europe/Berlin", "Asia/Kathmandu",
     "Australia/Lord_Howe", "Pacific/Chatham", "America/St_Johns", "Africa/Casablanca",

@@ -6,7 +6,7 @@ import random
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
-STEPS = 5
+STEPS = 4
 IMAGES = ("one", "two", "three", "broken", "crashing", "stuck")
 """Pods of `broken` stay pending, those of `crashing` are never ready, those of `stuck` stay when they are deleted."""
 OTHER = "other"
@@ -69,7 +69,6 @@ def without_claims(name: str, policy: str) -> Drawn:
         Step("patch", body=updated),
         Step("kill pod", 0),
         Step("kill pod", 1),
-        Step("patch", body={"spec": {"replicas": 1}}),
     ]
     return Drawn(name, {**first, "spec": bare}, steps)
 

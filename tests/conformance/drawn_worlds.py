@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from drawn_cron_jobs import Step as CronStep
 from drawn_cron_jobs import before
+from drawn_jobs import Step as JobStep
 from drawn_stateful_sets import OTHER, Drawn, Step
 from lockstep import ASKED_EVERY_S, SIDE
 from patience import until
@@ -34,6 +35,7 @@ from minikube_py.client.rest import (
 from minikube_py.client.transport import MERGE_PATCH
 
 Json = dict[str, Any]
+ENDED_AT: Final = "2026-01-01T00:01:00Z"
 
 
 class One(Protocol):
@@ -108,19 +110,21 @@ class World:
         self.answers.append(await SIDE.get().settle(self._state))
 
     async def _state(self) -> dict[str, dict[str, Any]]:
-        """By drawn object, without what differs by chance."""
+        """By drawn object, without what differs by chance. Parts whose names differ by chance alone have one name."""
         found: dict[str, dict[str, Any]] = {}
         for kind in self.kinds:
             objects = await self.client.list(kind, self.namespace)
-            for each in sorted(
-                (each for each in objects if "revision" in each), key=lambda each: int(each["revision"])
-            ):
+            numbered = sorted((each for each in objects if "revision" in each), key=lambda each: int(each["revision"]))
+            for each in numbered:
                 self.names.setdefault(each["metadata"]["name"].rpartition("-")[2], f"R{each['revision']}")
             for each in objects:
                 # Upstream's are in the order of a Go map.
                 (each.get("spec") or {}).get("volumes", []).sort(key=str)
                 name = self.plain(f"{kind.plural} {each['metadata']['name']}")
-                found.setdefault(self.of(each), {})[name] = json.loads(self.plain(json.dumps(normal(self.kept(each)))))
+                plain = json.loads(self.plain(json.dumps(normal(self.kept(each)))))
+                named = found.setdefault(self.of(each), {}).setdefault(name, [])
+                named.append(plain)
+                named.sort(key=lambda each: json.dumps(each, sort_keys=True))
         return found
 
     def kept(self, obj: Json) -> Json:
@@ -291,3 +295,49 @@ class CronJobs(World):
 
     def plain(self, text: str) -> str:
         return re.sub(r"\b(c\d+-(?:\d+|hand))-[a-z0-9]{5}\b", r"\1-XXXXX", super().plain(text))
+
+
+class Jobs(World):
+    namespace = "drawn-jobs"
+    kinds = (JOBS, PODS)
+
+    def of(self, obj: Json) -> str:
+        return str(obj["metadata"]["name"]).partition("-")[0]
+
+    def settled(self, one: One, said: list[str]) -> list[str]:
+        """Pods are made at once."""
+        return sorted(said)
+
+    async def kubelet(self, pod: Json) -> None:
+        name = pod["metadata"]["name"]
+        if pod["metadata"].get("deletionTimestamp"):
+            await self.client.delete(PODS, name, self.namespace, grace_period_s=0)
+        elif pod["status"].get("phase") == "Pending":
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": ENDED_AT}
+            status = {"phase": "Running", "conditions": [ready]}
+            await self.client.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
+
+    async def step(self, one: One, step: JobStep) -> None:
+        if step.what == "patch":
+            await self.patch(JOBS, one.name, step.body)
+            return
+        for pod in await self.parts(PODS, one):
+            index = (pod["metadata"].get("annotations") or {}).get("batch.kubernetes.io/job-completion-index", "-1")
+            if pod["status"].get("phase") == "Running" and step.index in (-1, int(index)):
+                await self._end(pod, step)
+                return
+
+    async def _end(self, pod: Json, step: JobStep) -> None:
+        ended = {"exitCode": step.code, "reason": "R", "finishedAt": ENDED_AT, "startedAt": ENDED_AT}
+        container = {"name": "c", "image": "runs", "imageID": "", "ready": False, "restartCount": 0}
+        status: Json = {
+            "phase": "Failed" if step.code else "Succeeded",
+            "containerStatuses": [{**container, "state": {"terminated": ended}}],
+        }
+        if step.disrupted:
+            disrupted = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": ENDED_AT}
+            status["conditions"] = [*pod["status"].get("conditions", ()), disrupted]
+        await self.client.patch(PODS, pod["metadata"]["name"], {"status": status}, self.namespace, subresource="status")
+
+    def plain(self, text: str) -> str:
+        return re.sub(r"\b(j\d+-(?:\d+-)?)[a-z0-9]{5}\b", r"\1XXXXX", super().plain(text))

@@ -1,5 +1,5 @@
-"""Drawn StatefulSets and CronJobs to upstream's controllers and to ours, step by step: the objects at rest, and the
-order of events, must be the same."""
+"""Drawn StatefulSets, CronJobs and Jobs to upstream's controllers and to ours, step by step: the objects at rest, and
+the order of events, must be the same."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import drawn_cron_jobs
+import drawn_jobs
 import drawn_stateful_sets
 import pytest
 from api_targets import original
-from drawn_worlds import CronJobs, StatefulSets, World
+from drawn_worlds import CronJobs, Jobs, StatefulSets, World
 from lockstep import in_lockstep
 from side_by_side import comparable, different
 from test_controllers_vs_original import POD_GC, ours, theirs
@@ -41,8 +42,12 @@ def cron_jobs(client: RestClient) -> World:
     return CronJobs(client, [drawn_cron_jobs.draw(SEED, f"c{at}", CronJobs.now) for at in range(CASES)])
 
 
+def jobs(client: RestClient) -> World:
+    return Jobs(client, [drawn_jobs.draw(SEED, f"j{at}") for at in range(2 * CASES)])
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("made", [stateful_sets, cron_jobs])
+@pytest.mark.parametrize("made", [stateful_sets, cron_jobs, jobs])
 async def test_drawn_workloads_come_to_the_same(
     made: Callable[[RestClient], World], kubeconfig: Path, tmp_path: Path
 ) -> None:
