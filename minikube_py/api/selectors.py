@@ -498,7 +498,7 @@ def _supported(resource: Kind, field: str, op: str, value: str) -> FieldRequirem
     field = resource.field_aliases.get(field, field)
     if field in resource.selectable:
         return FieldRequirement(field, op, value)
-    if set(resource.selectable) == {"metadata.name", "metadata.namespace"}:
+    if set(resource.selectable) == {"metadata.name", "metadata.namespace"} and resource.codec is None:
         known = 'only "metadata.name", "metadata.namespace"'
         raise bad_request(f"{go_quote(field)} is not a known field selector: {known}")
     raise bad_request(f"field label not supported: {field}")

@@ -48,7 +48,8 @@ def zero(type: Type) -> Any:
         return None
     if type.kind == "message":
         return zero_object(SCHEMA.message(type.message))
-    return _ZEROS.get(type.kind)
+    # Of bytes, a null that was stored: protobuf has none.
+    return "" if type.kind == "bytes" else _ZEROS.get(type.kind)
 
 
 def zero_object(message: Message) -> dict[str, Any]:

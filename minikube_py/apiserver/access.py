@@ -75,7 +75,7 @@ class Access:
         user = await self._admit(request, path, verb)
         kind = path.resource if path is not None and verb == "create" and not path.subresource else None
         if kind is not None and kind.note_sender is not None:
-            request.admit = _both(request.admit, _noting(kind.note_sender, user))
+            request.admit = both(request.admit, _noting(kind.note_sender, user))
         return user
 
     async def _note(self, audit: Audited, request: Request, path: ResourcePath | None, verb: str) -> None:
@@ -144,16 +144,16 @@ class Access:
         """Adds the checks on writes of this kind."""
         if path.resource in policy_references.REFERRING:
             admit = policy_references.admission_of(self.policy, user, self._cache, self._registry)
-            request.admit, request.standing = _both(request.admit, admit), None
+            request.admit, request.standing = both(request.admit, admit), None
         if asked.group == RBAC:
             admit = escalation.admission_of(self.policy, user, asked)
-            request.admit, request.standing = _both(request.admit, admit), None
+            request.admit, request.standing = both(request.admit, admit), None
         if path.resource is RESOURCECLAIMS and asked.subresource == "status":
             admit = claim_rights.admission_of(self.policy, user, asked)
-            request.admit, request.standing = _both(request.admit, admit), None
+            request.admit, request.standing = both(request.admit, admit), None
         creates = path.resource is not None and path.resource.allow_create_on_update and not asked.subresource
         if creates and asked.verb == "update" and not is_narrowed(user):
-            request.admit = _both(request.admit, self._admission_of_create(user, asked._replace(verb="create")))
+            request.admit = both(request.admit, self._admission_of_create(user, asked._replace(verb="create")))
 
     def _admission_of_create(self, user: User, asked: Asked) -> Admission:
         """An update that creates its object also needs the verb `create`."""
@@ -180,7 +180,8 @@ def _is_held(user: User, verb: str, kind: Kind | None) -> bool:
     return not is_narrowed(user) or kind in _OF_NODES
 
 
-def _both(first: Admission | None, second: Admission) -> Admission:
+def both(first: Admission | None, second: Admission) -> Admission:
+    """The second, then the first."""
     if first is None:
         return second
 

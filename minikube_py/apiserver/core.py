@@ -434,7 +434,7 @@ class ApiServer:
         if request.query:
             form = with_options(form, request.query)
         if verb == "create":
-            self.custom.check_open(asked.resource)
+            self.custom.check_open(asked.resource, request)
             options = write_options(request.query, "CreateOptions", request.content_type)
             written = await self.writer.create(asked, request, options)
             return await self._written(asked, written, form)
@@ -453,6 +453,7 @@ class ApiServer:
             if request.audit is not None:
                 request.audit.took_patch(request.body)
             if is_apply(request.content_type):
+                self.custom.check_open(asked.resource, request)
                 written = await self.writer.apply(asked, request, options, partial(self._may_create, request))
             else:
                 written = await self.writer.patch(asked, request, options)

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.api.errors import Json, StatusError, go_quote, method_not_supported
+from minikube_py.api.errors import Json, StatusError, forbidden, go_quote
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.apiextensions import CLEANUP, CUSTOMRESOURCEDEFINITIONS, set_condition
 from minikube_py.api.meta import timestamp
+from minikube_py.apiserver.access import both
+from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.options import delete_options
 from minikube_py.apiserver.usage_metrics import on_request
 from minikube_py.apiserver.watch_cache import Entry
@@ -84,12 +86,10 @@ class CustomResources:
         server.cache.serve(served)
         server.watching.follow_caches()
 
-    def check_open(self, resource: Kind) -> None:
-        """Raises: StatusError 405 where the definition of the resource is being deleted."""
+    def check_open(self, resource: Kind, request: Request) -> None:
+        """Adds a check that refuses new objects of a definition that is being deleted: StatusError 403."""
         if resource.prefix in self._leaving:
-            error = method_not_supported(resource, "create")
-            error.message = "create not allowed while custom resource definition is terminating"
-            raise error
+            request.admit = both(request.admit, _closed)
 
     def _definitions(self) -> list[Json]:
         """In order of name, without deleted ones. Do not change."""
@@ -196,6 +196,13 @@ class CustomResources:
             await server.deleter.delete_collection(kind, entries, delete_options({}, b"", ""))
             await server.clock.sleep(_CLEANED_EVERY_S)
         return bool(entries)
+
+
+def _closed(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
+    if old is None and new is not None:
+        start = new["metadata"].get("generateName")
+        given = "" if start and name.startswith(start) else name
+        raise forbidden(kind, given, "create not allowed while custom resource definition is terminating")
 
 
 class _Read(NamedTuple):

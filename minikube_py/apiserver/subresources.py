@@ -20,7 +20,7 @@ from minikube_py.api.errors import (
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
-from minikube_py.api.patch import is_apply
+from minikube_py.api.patch import is_apply, patch_type
 from minikube_py.api.scale import SCALES, scale_of
 from minikube_py.apiserver.forms import Form, single_bytes
 from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
@@ -95,8 +95,10 @@ class Subresources:
         given: Json | None = None
         warnings: list[str] = []
         said: list[str] = []
-        passage = self._writer.enter(route, request, "UPDATE")
         applies = route.verb == "patch" and is_apply(request.content_type)
+        if route.verb == "patch" and not applies:
+            patch_type(request.content_type, resource.codec is None)
+        passage = self._writer.enter(route, request, "UPDATE")
         if applies and is_large_apply(request.body):
             raise request_entity_too_large(f"limit is {INLINE_SLOW_BYTES_MAX} for YAML, {INLINE_BYTES_MAX} for JSON")
         asked = self._writer.asked_of(route, request, options, passage)

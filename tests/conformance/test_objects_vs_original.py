@@ -6,6 +6,7 @@ import itertools
 import os
 from functools import partial
 
+import custom_write_cases
 import judging
 import object_cases
 import patience
@@ -43,6 +44,24 @@ def test_objects_become_what_they_become_upstream() -> None:
                 lockstep.take(ask)
 
         drawn()
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(120)
+def test_writes_that_a_definition_does_not_allow_are_refused_as_upstream_refuses_them() -> None:
+    report = judging.Report()
+    served = Ask("served", "GET", custom_write_cases.ORBS)
+    with judging.both() as (theirs, mine):
+        lockstep = judging.Lockstep(theirs, mine, report)
+        for ask in custom_write_cases.setup():
+            lockstep.take(ask)
+        for server in (theirs, mine):
+            patience.eventually(partial(_served, server, served), "what is to be written is served")
+        lockstep.take(Ask("orb", "POST", custom_write_cases.ORBS, custom_write_cases.orb("o")))
+        for ask in custom_write_cases.cases():
+            lockstep.take(ask)
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 

@@ -12,7 +12,8 @@ import orjson
 from minikube_py.api import go_numbers
 from minikube_py.api.custom.structural import Malformed, Structural, coerce, drop_nulls, fill_defaults, prune
 from minikube_py.api.decode import Named, decode_free, metadata_of
-from minikube_py.api.errors import GroupResource, Json, bad_request, go_quote, invalid, invalid_value
+from minikube_py.api.errors import GroupResource, Json, go_quote, internal, invalid, invalid_value
+from minikube_py.api.go_format import go_format, go_type
 from minikube_py.api.typed import DecodeError
 
 
@@ -30,12 +31,14 @@ class CustomCodec:
     def value(self, document: Any, strict: bool) -> tuple[Json, list[str]]:
         if not isinstance(document, dict) or not document.get("kind"):
             raise DecodeError(f"Object 'Kind' is missing in '{orjson.dumps(document).decode()}'")
-        if document.get("apiVersion") != self._named.api_version:
-            said = document.get("apiVersion") or ""
-            raise bad_request(
-                f"the API version in the data ({said}) does not match the expected API version "
-                f"({self._named.api_version})"
-            )
+        said = document.get("apiVersion", "")
+        if not isinstance(said, str):
+            found = f"{go_format(said)} is of the type {go_type(said)}"
+            raise DecodeError(f".apiVersion accessor error: {found}, expected string")
+        if not said:
+            raise internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+        if said.count("/") > 1:
+            raise DecodeError(f"unexpected GroupVersion string: {said}")
         return document, self._settle(document, strict)
 
     def _settle(self, obj: Json, strict: bool) -> list[str]:
@@ -46,7 +49,7 @@ class CustomCodec:
             problems += [f"metadata.{path}" for path in unknown]
         else:
             obj["metadata"] = {}
-        if obj["kind"] != self._named.kind:
+        if (obj["kind"], obj.get("apiVersion")) != (self._named.kind, self._named.api_version):
             self._refuse_kind(obj)
         problems += prune(obj, self._schema, resource=True)
         drop_nulls(obj, self._schema)
@@ -57,10 +60,12 @@ class CustomCodec:
         return [f"unknown field {go_quote(path)}" for path in problems] if strict else []
 
     def _refuse_kind(self, obj: Json) -> None:
-        kind = obj["kind"]
-        about = GroupResource(self._named.group, self._plural, kind)
-        wrong = invalid_value("kind", kind, f"must be {self._named.kind}")
-        raise invalid(about, obj["metadata"].get("name") or "", [wrong])
+        kind, version = obj["kind"], obj["apiVersion"]
+        about = GroupResource(version.rpartition("/")[0], self._plural, kind)
+        wrong = [invalid_value("kind", kind, f"must be {self._named.kind}")] if kind != self._named.kind else []
+        if version != self._named.api_version:
+            wrong.append(invalid_value("apiVersion", version, f"must be {self._named.api_version}"))
+        raise invalid(about, obj["metadata"].get("name") or "", wrong)
 
     def read(self, value: bytes, defaults: bool = True) -> bytes:
         """A stored value read in this version: pruned, with defaults."""

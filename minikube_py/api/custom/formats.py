@@ -104,9 +104,11 @@ def _uri(text: str) -> bool:
     if match is None:
         return False
     try:
-        return urlsplit(text).port is None or True
+        host = urlsplit(text).netloc.rpartition("@")[2]
     except ValueError:
         return False
+    # A port of any size, unlike Python's.
+    return re.fullmatch(r"(\[.*\]|[^:]*|.*(?=:))(:[0-9]*)?", host) is not None
 
 
 def _date(text: str) -> bool:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_core import MERGE, Core, names
+from api_core import JSON, MERGE, Core, names
 from patience import until
+
+from minikube_py.api.patch import APPLY_PATCH
 
 CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
 sys.path.insert(0, str(CONFORMANCE))
@@ -18,6 +20,7 @@ import custom_apply_cases  # noqa: E402
 import custom_rule_cases  # noqa: E402
 import custom_schema_cases  # noqa: E402
 import custom_version_cases  # noqa: E402
+import custom_write_cases  # noqa: E402
 from custom_cases import DEFINITIONS, GROUP, OBJECTS, Case, cases, definition, of, seen, thing, warning_texts  # noqa: E402
 
 SUITES = {
@@ -145,7 +148,14 @@ async def test_a_definition_waits_for_the_finalizers_of_its_objects(core: Core) 
 
     await until(leaving, "the object is being deleted")
     assert (await core.respond("GET", path)).status == 200
-    assert (await core.respond("POST", GAUGES, thing("Gauge", "b"))).status == 405
+    why = "create not allowed while custom resource definition is terminating"
+    for name, asked in (
+        ('"b" ', ("POST", GAUGES, thing("Gauge", "b"))),
+        ('"c" ', ("PATCH", f"{GAUGES}/c?fieldManager=a", thing("Gauge", "c"), JSON, APPLY_PATCH)),
+        ("", ("POST", GAUGES, {**thing("Gauge", "b"), "metadata": {"generateName": "d"}})),
+    ):
+        status, told = await core.ask(*asked)
+        assert (status, told["message"]) == (403, f"gauges.{GROUP} {name}is forbidden: {why}")
     await core.done("PATCH", f"{GAUGES}/a", {"metadata": {"finalizers": None}}, MERGE)
     await gone(core, path)
 
@@ -201,6 +211,37 @@ async def test_versions_of_several_definitions_of_a_group_are_ranked_together(co
     items = (await core.ask("GET", "/apis", accept=aggregated))[1]["items"]
     (group,) = [each for each in items if each["metadata"]["name"] == GROUP]
     assert [each["version"] for each in group["versions"]] == wanted
+
+
+async def test_what_differs_from_its_definition_is_told_as_upstream_tells_it(core: Core) -> None:
+    """Upstream's answers, which `test_objects_vs_original` compares for more writes."""
+    for ask in custom_write_cases.setup():
+        await core.done(ask.method, ask.target, ask.body)
+        await served(core, custom_write_cases.ORBS)
+    await core.done("POST", custom_write_cases.ORBS, custom_write_cases.orb("o"))
+    told = {}
+    for ask in custom_write_cases.cases():
+        status, answer = await core.ask(ask.method, ask.target, ask.body, content_type=ask.content_type or JSON)
+        told[ask.name] = f"{status} {answer.get('message', '')}".rstrip()
+    invalid, wrong = '422 Orb.writes.example.com "o" is invalid: ', "writes.example.com/v1beta1"
+    least = "spec.n: Invalid value: -1: spec.n in body should be greater than or equal to 0"
+    assert {name: told[name] for name in (
+        "scale strategic", "scale -1 merge", "version beta merge", "version other merge", "version absent merge",
+        "uri http://x:99999", "uri http://x:-1", "selector",
+    )} == {
+        "scale strategic": "415 the body of the request was in an unknown format - accepted media types include: "
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+        "scale -1 merge": f"{invalid}[{least}, .spec.n: Invalid value: -1: should be a non-negative integer]",
+        "version beta merge": f'{invalid}apiVersion: Invalid value: "{wrong}": must be writes.example.com/v1',
+        "version other merge": '422 Foo "o" is invalid: [kind: Invalid value: "Foo": must be Orb, '
+        'apiVersion: Invalid value: "x": must be writes.example.com/v1]',
+        "version absent merge": "500 Internal error occurred: Object 'apiVersion' is missing in "
+        "'object has no apiVersion field'",
+        "uri http://x:99999": "201",
+        "uri http://x:-1": '422 Orb.writes.example.com "u" is invalid: spec.u: Invalid value: "http://x:-1": '
+        'spec.u in body must be of type uri: "http://x:-1"',
+        "selector": "400 field label not supported: spec.s",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("bundle", ["Cg==", "YQ==", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="])
