@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import ssl
 from collections.abc import Mapping
 from functools import lru_cache
@@ -26,6 +27,16 @@ _REDIRECTS_MAX: Final = 10
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*"}
 _UNTRUSTED: Final = frozenset((18, 19, 20, 21))
 _EXPIRED: Final = frozenset((9, 10))
+_FOR_OTHERS: Final = 26
+_UNREAD: Final = "unexpected error when reading response body. Please retry. Original error: "
+_ALERTS: Final = {
+    "CERTIFICATE_REQUIRED": "certificate required", "BAD_CERTIFICATE": "bad certificate",
+    "CERTIFICATE_UNKNOWN": "unknown certificate", "CERTIFICATE_EXPIRED": "expired certificate",
+    "UNKNOWN_CA": "unknown certificate authority", "HANDSHAKE_FAILURE": "handshake failure",
+    "PROTOCOL_VERSION": "protocol version not supported", "INTERNAL_ERROR": "internal error",
+    "UNRECOGNIZED_NAME": "unrecognized name", "ACCESS_DENIED": "access denied",
+}  # fmt: skip
+"""Go's texts of what the other side ends a handshake with. Source: crypto/tls `alert.go`."""
 _BAD_AUTHORITY: Final = "unable to load root certificates: unable to parse bytes as PEM block"
 
 
@@ -45,6 +56,10 @@ class NoAnswer(Exception):
 
 class NoDoor(NoAnswer):
     """This server makes no outgoing requests."""
+
+
+class BrokenBody(NoAnswer):
+    """An answer that ended too early."""
 
 
 class BadAuthority(Exception):
@@ -123,6 +138,8 @@ class HttpsOutgoing:
                     raise NoAnswer("EOF") from None
             except TimeoutError:
                 raise NoAnswer(DEADLINE) from None
+            except aiohttp.ClientPayloadError:
+                raise BrokenBody(f"{_UNREAD}unexpected EOF") from None
             except (aiohttp.ClientError, OSError) as error:
                 raise NoAnswer(_told(error, sent.target), _last_location(error)) from None
         raise AssertionError("the second attempt returns or raises")
@@ -200,9 +217,13 @@ def _told(error: Exception, target: URL) -> str:
     if isinstance(cause, ConnectionRefusedError):
         host = f"[{target.host}]" if ":" in (target.host or "") else target.host
         return f"dial tcp {host}:{target.port}: connect: connection refused"
-    if isinstance(cause, ConnectionResetError):
+    if getattr(cause, "errno", None) == errno.ECONNRESET:
         return "read: connection reset by peer"
+    if isinstance(cause, ConnectionResetError):
+        return "EOF"
     if isinstance(cause, ssl.SSLError):
+        if (alert := _ALERTS.get((cause.reason or "").partition("_ALERT_")[2])) is not None:
+            return f"remote error: tls: {alert}"
         return "tls: first record does not look like a TLS handshake"
     return str(error) or type(error).__name__
 
@@ -213,4 +234,6 @@ def _told_certificate(error: Exception) -> str:
         return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
     if code in _EXPIRED:
         return "tls: failed to verify certificate: x509: certificate has expired or is not yet valid"
+    if code == _FOR_OTHERS:
+        return "tls: failed to verify certificate: x509: certificate specifies an incompatible key usage"
     return f"tls: failed to verify certificate: x509: {getattr(error, 'verify_message', '') or error}"

@@ -18,7 +18,7 @@ from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.kinds.discovery import ENDPOINTSLICES
 from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver.forms import YAML
-from minikube_py.apiserver.outgoing import Answer, BadAuthority, NoAnswer, Outgoing
+from minikube_py.apiserver.outgoing import Answer, BadAuthority, BrokenBody, NoAnswer, Outgoing
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhook_answers import FAILED, GROUP, KIND, Review, looks_like_json, reviewed
 from minikube_py.apiserver.work import Work, is_large
@@ -73,6 +73,8 @@ class Caller:
             return await self.outgoing.post(url, client.get("caBundle") or "", body, timeout_s, via)
         except BadAuthority as error:
             raise CallFailed(f"could not get REST client: {error}") from None
+        except BrokenBody as error:
+            raise CallFailed(f"{FAILED}{error}") from error
         except (NoAnswer, StatusError) as error:
             told = error.message if isinstance(error, StatusError) else error
             url = getattr(error, "url", "") or url
