@@ -24,23 +24,33 @@ from minikube_py.cli.main import main as minikube_py  # noqa: E402
 from minikube_py.lab.calls import beside_report, tables  # noqa: E402
 from minikube_py.lab.conformance import bench  # noqa: E402
 from minikube_py.lab.environment import Environment  # noqa: E402
+from minikube_py.lab.study.experiment import BUILT_IN  # noqa: E402
 
 DOCS = ROOT / "docs"
-STUDIES = {"bloom": "medium", "emptiness": "quick", "prediction": "full"}
-"""The mode of each study's committed run."""
+SUFFIX = ".jsonl.gz"
 
 
-def study(name: str, mode: str, folder: Path) -> None:
-    data = DOCS / "studies/data"
+def study(run: str, folder: Path) -> None:
+    """`run`: the name of a committed journal, study and mode. Of a study's second run, only the figures are in docs, by
+    that name."""
+    name, _, mode = run.rpartition("-")
+    own = DOCS / f"studies/{name}.toml"
+    target = name if name in BUILT_IN else str(own)
     size = [] if mode == "full" else [f"--{mode}"]
     with tempfile.TemporaryDirectory() as out:
-        journal = gzip.decompress((data / f"{name}-{mode}.jsonl.gz").read_bytes())
+        journal = gzip.decompress((DOCS / "studies/data" / f"{run}{SUFFIX}").read_bytes())
         (Path(out) / "cells.jsonl").write_bytes(journal)
-        if minikube_py(["lab", "study", name, *size, "--out", out, "--report"]):
-            raise SystemExit(f"there is no report of {name}")
+        if minikube_py(["lab", "study", target, *size, "--out", out, "--report"]):
+            raise SystemExit(f"there is no report of {run}")
+        second = (DOCS / f"studies/{run}-report.json").exists()
         for path in Path(out).glob(f"{name}-*"):
-            if (DOCS / "studies" / path.name).exists():
-                shutil.copy(path, folder / path.name)
+            there = path.name.replace(f"{name}-", f"{run}-", 1) if second else path.name
+            if (DOCS / "studies" / there).exists():
+                shutil.copy(path, folder / there)
+
+
+def runs() -> list[str]:
+    return sorted(path.name.removesuffix(SUFFIX) for path in (DOCS / "studies/data").glob(f"*{SUFFIX}"))
 
 
 def calls(folder: Path) -> None:
@@ -58,7 +68,7 @@ def tutorial(folder: Path) -> None:
 
 if __name__ == "__main__":
     elsewhere = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    for each, of in STUDIES.items():
-        study(each, of, elsewhere or DOCS / "studies")
+    for each in runs():
+        study(each, elsewhere or DOCS / "studies")
     calls(elsewhere or DOCS / "img")
     tutorial(elsewhere or DOCS / "img")

@@ -17,6 +17,9 @@ from minikube_py.lab.study.registration import Registration, told
 
 SURELY: Final = 4.0
 """Standard deviations from a random order's expectation: 1 of 16,000 unbiased orders exceeds them."""
+ELSEWHERE_NS: Final = 1_000_000
+ELSEWHERE_SHARE: Final = 0.1
+"""CPU time of other threads in a unit, and its share, up to which it may be the interpreter's or the runner's own."""
 UNDER_WAY: Final = 64
 """Maximum units finished after an unfinished one: other processes were working on them."""
 
@@ -46,6 +49,10 @@ def warnings_of(study: Study, design: Design, registration: Registration, record
     if cut:
         listed = ", ".join(f"{name} ({count} units)" for name, count in cut.items())
         warnings.append(f"Cut short by the limit of time in some batch: {listed}.")
+    threads = Counter(name for record in records for name, each in _candidates(record) if _had_threads(each))
+    if threads:
+        listed = ", ".join(f"{name} (in {count} units)" for name, count in threads.items())
+        warnings.append(f"Worked in other threads too, whose CPU time is counted as theirs: {listed}.")
     unmatched = Counter(name for record in records for name, each in _candidates(record) if _fell_short(record, each))
     if unmatched:
         listed = ", ".join(f"{name} ({count} units)" for name, count in unmatched.items())
@@ -69,6 +76,11 @@ def _candidates(record: Record) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _fell_short(record: Record, candidate: Mapping[str, Any]) -> bool:
     """Whether some batch has fewer requests than planned."""
     return "planned" in record and candidate["asked"] != record["planned"]
+
+
+def _had_threads(candidate: Mapping[str, Any]) -> bool:
+    spent_ns, all_ns = (float(candidate.get(name, 0)) for name in ("elsewhere_ns", "cpu_ns"))
+    return spent_ns > max(ELSEWHERE_NS, ELSEWHERE_SHARE * all_ns)
 
 
 def wrong_candidates(records: Sequence[Record]) -> set[str]:

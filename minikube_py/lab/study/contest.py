@@ -10,13 +10,18 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from time import thread_time_ns
-from typing import Any, NamedTuple, Protocol
+from time import process_time_ns, thread_time_ns
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
 
 from minikube_py import own_code
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import Absent, Account, Rates, Report, Study
 from minikube_py.lab.study.measured import Measured, labels_beside
+
+PLAIN: Final = (bool, int, float, str, bytes, type(None), tuple, list, set, frozenset, dict, np.generic, np.ndarray)
+"""Types of answers that are values."""
 
 
 class Batch(NamedTuple):
@@ -46,7 +51,12 @@ class World(Protocol):
 
 class Contest(Study):
     """Each candidate answers each batch, then applies its changes. Measured per batch: `answer_us` and `change_us` per
-    request and change (CPU time of the thread), the answers' `score`, the candidate's figures."""
+    request and change (CPU time of the thread, and of others that worked for it), the answers' `score`, the candidate's
+    figures."""
+
+    shares: Mapping[str, str] = {}
+    """Figures that are shares, and the figure of what they are shares of: in a batch where that is 0 they have no
+    value, and none in the means."""
 
     def world(self, design: Design, levels: Levels, seed: int) -> World:
         """Deterministic in its arguments; all candidates get the same one."""
@@ -100,17 +110,24 @@ class Contest(Study):
         return {"candidates": reports, "absent": absent, "planned": planned, "order": order}
 
     def ask(self, candidate: Candidate, batch: Batch, report: Report) -> None:
-        """Runs one batch, and adds its measurements to `report`. Raises: StudyError for figures that cannot be."""
+        """Runs one batch, and adds its measurements to `report`. Raises: StudyError for figures or answers that
+        cannot be."""
         # Each gets copies, so that nobody can change what the others are asked.
         asked, changes = copy.deepcopy((batch.asked, batch.changes))
-        began_ns = thread_time_ns()
-        answers = candidate.answer(asked)
-        asked_ns = thread_time_ns() - began_ns
+        answer = _Span()
+        answers = plain(candidate.answer(asked))
+        asked_ns = answer.own_ns()
+        _refuse_late(answers, batch.right)
         given = len(answers)
         wrong = self.mistakes(batch, answers) + max(0, given - len(batch.asked))
-        began_ns = thread_time_ns()
+        # Threads that go on until their answers have been read are the answers' too.
+        asked_ns += (elsewhere_ns := answer.elsewhere_ns())
+        change = _Span()
         candidate.change(changes)
-        changed_ns = thread_time_ns() - began_ns
+        changed_ns = change.own_ns()
+        changed_ns += (change_elsewhere_ns := change.elsewhere_ns())
+        for name, spent_ns in (("cpu_ns", asked_ns + changed_ns), ("elsewhere_ns", elsewhere_ns + change_elsewhere_ns)):
+            report[name] = report.get(name, 0) + spent_ns
         figures = {
             "answer_us": asked_ns / 1000 / max(1, given),
             "change_us": changed_ns / 1000 / max(1, len(batch.changes)),
@@ -132,7 +149,7 @@ class Contest(Study):
             before.setdefault(name, []).append(round(float(value), 6))
 
     def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Rates) -> Account:
-        measured = Measured(design, records, labels_beside(self.packaged))
+        measured = Measured(design, records, labels_beside(self.packaged), self.shares)
         pictures = measured.draw(folder, self.name)
         return Account(measured.judge(), measured.tables(), measured.rows(), pictures)
 
@@ -142,6 +159,36 @@ class Contest(Study):
             f"Intervals: {share:g} %, by Student's t over clusters (seeds): each is one value, however many requests "
             "it was asked. Batches that a candidate or its rival did not finish are compared with nothing."
         )
+
+
+class _Span:
+    """CPU time since it was made: of this thread, and of all others of the process together."""
+
+    def __init__(self) -> None:
+        self._process_ns = process_time_ns()
+        self._thread_ns = thread_time_ns()
+
+    def own_ns(self) -> int:
+        return thread_time_ns() - self._thread_ns
+
+    def elsewhere_ns(self) -> int:
+        process_ns = process_time_ns() - self._process_ns
+        return max(0, process_ns - self.own_ns())
+
+
+def plain(answers: Any) -> Any:
+    """Answers that have been computed: an array or a list. What computes them when they are read does so here."""
+    return answers if type(answers) in (list, tuple, np.ndarray) else list(answers)
+
+
+def _refuse_late(answers: Any, right: Any) -> None:
+    """Raises: StudyError for an answer that may compute itself when it is compared."""
+    kinds = {type(each) for each in (right if type(right) in (list, tuple) else ())}
+    listed = answers.ravel().tolist() if isinstance(answers, np.ndarray) and answers.dtype.hasobject else answers
+    for each in () if isinstance(listed, np.ndarray) else listed:
+        late = not isinstance(each, PLAIN) and type(each) not in kinds
+        if late or (isinstance(each, tuple) and type(each).__iter__ is not tuple.__iter__):
+            raise StudyError(f"its answers are no values but {type(each).__name__}: answer numbers, texts or tuples")
 
 
 def _amount(value: object) -> bool:

@@ -28,8 +28,8 @@ TIMED = ("_us", "_ms")
 Prediction = Mapping[str, Any]
 Labels = Mapping[str, str]
 Panels = Sequence[Mapping[str, Any]]
-Cells = dict[str, dict[int, tuple[float, float]]]
-"""By cell and seed, the figures of a candidate and of its rival."""
+Cells = dict[str, dict[int, tuple[float, float] | None]]
+"""By cell and seed, the figures of a candidate and of its rival; None where they are shares of nothing."""
 Clusters = Sequence[Sequence[tuple[float, float]]]
 """The same, by cluster that has every cell and by cell."""
 
@@ -37,9 +37,16 @@ Clusters = Sequence[Sequence[tuple[float, float]]]
 class Measured:
     """Figures by candidate, cell and cluster; candidates with any wrong answer are excluded."""
 
-    def __init__(self, design: Design, records: Sequence[Record], labels: Mapping[str, str] | None = None) -> None:
-        """`labels`: what readers call the names of the design; those of the report's tables and pictures."""
-        self.design, self.labels = design, labels or {}
+    def __init__(
+        self,
+        design: Design,
+        records: Sequence[Record],
+        labels: Mapping[str, str] | None = None,
+        shares: Mapping[str, str] | None = None,
+    ) -> None:
+        """`labels`: what readers call the names of the design; those of the report's tables and pictures. `shares`:
+        figures that are shares, and the figure of what they are shares of: where that is 0, they have no value."""
+        self.design, self.labels, self.shares = design, labels or {}, shares or {}
         self.records = sorted(
             (record for record in records if "failed" not in record), key=lambda record: record["key"]
         )
@@ -76,10 +83,16 @@ class Measured:
                 if all(batch < len(each["asked"]) and each["asked"][batch] == planned for each in two)
             ]
             if whole:
-                means = [fmean(each["figures"][figure][batch] for batch in whole) for each in two]
+                some = [batch for batch in whole if all(self.has_value(figure, each, batch) for each in two)]
+                means = [fmean(each["figures"][figure][batch] for batch in some) for each in two] if some else []
                 cell = found.setdefault(cell_name(record["levels"]), {})
-                cell[record["seed"]] = (means[0], means[1] if over is not None else 1.0)
+                cell[record["seed"]] = (means[0], means[1] if over is not None else 1.0) if means else None
         return found
+
+    def has_value(self, figure: str, candidate: Mapping[str, Any], batch: int) -> bool:
+        """Whether it is no share, or one of something."""
+        whole: Sequence[float] = candidate["figures"].get(self.shares.get(figure), ())
+        return not whole or whole[batch] > 0
 
     def by_cluster(self, block: str, figure: str, of: str, where: Mapping[str, Any] | None = None) -> list[float]:
         """One value per cluster that has every cell: the mean over cells."""
@@ -139,10 +152,11 @@ class Measured:
 
     def _cells_that_hold(self, cells: Cells, below: bool, bound: float) -> str:
         held = 0
-        for by_seed in cells.values():
-            ours, theirs = (fmean(each[part] for each in by_seed.values()) for part in (0, 1))
+        there = [some for by_seed in cells.values() if (some := [each for each in by_seed.values() if each])]
+        for some in there:
+            ours, theirs = (fmean(each[part] for each in some) for part in (0, 1))
             held += (ours < bound * theirs) if below else (ours > bound * theirs)
-        return f"{held} of {len(cells)}"
+        return f"{held} of {len(there)}"
 
     # -- tables and pictures ---------------------------------------------------------------------------------------
 
@@ -202,8 +216,9 @@ class Measured:
         rows: list[Sequence[object]] = [["block", "cell", "seed", "candidate", "figure", "mean", "batches"]]
         for record in self.records:
             for name, report in record["candidates"].items():
-                for figure, values in report["figures"].items():
-                    mean = f"{fmean(values):.6g}"
+                for figure, every in report["figures"].items():
+                    values = [value for batch, value in enumerate(every) if self.has_value(figure, report, batch)]
+                    mean = f"{fmean(values):.6g}" if values else ""
                     at = (record["block"], cell_name(record["levels"]), record["seed"])
                     rows.append([*at, name, figure, mean, len(values)])
         return rows
@@ -316,8 +331,10 @@ def _within(levels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
 
 
 def _clusters(cells: Cells) -> Clusters:
+    """Of seeds that have every cell, the cells in which there is a value."""
     seeds = sorted(set.intersection(*map(set, cells.values()))) if cells else []
-    return [[by_seed[seed] for by_seed in cells.values()] for seed in seeds]
+    found = [[each for by_seed in cells.values() if (each := by_seed[seed]) is not None] for seed in seeds]
+    return [some for some in found if some]
 
 
 def _told(panel: Mapping[str, Any], labels: Mapping[str, str]) -> str:

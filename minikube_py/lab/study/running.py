@@ -45,7 +45,8 @@ class StudyOptions:
 def run_study(options: StudyOptions, step: Step) -> int:
     """Returns 0, or 1 if units failed. Raises: StudyError, ReportError."""
     study = find(options.target)
-    design, registration = load(study, options.mode, options.unregistered)
+    # A report has the registration of its run.
+    design, registration = load(study, options.mode, options.unregistered or options.report_only)
     design.require_blocks(options.blocks)
     rates = bench_rates(options.bench)
     report.require_writable(options.out)

@@ -87,6 +87,7 @@ class Emptiness(Contest):
     text, design = CHECKOUT / "docs/studies/emptiness.md", CHECKOUT / "docs/studies/emptiness.toml"
     packaged = Path(__file__).with_name("design.toml")
     settings: Sequence[str] = ("batches", "requests_per_batch", "changes_per_batch", *SYNTHETIC)
+    shares = {"let_through": "empty"}
     words = {
         "shard": "a part of the nodes that is opened as a whole; node i is in shard i modulo their number",
         "front": "what stands before the shards and says which of them need not be opened for a request",

@@ -123,6 +123,7 @@ class Watched(Contest):
     """See docs/studies/watched.md."""
 
     settings = ("batches", "changes_per_batch", *SYNTHETIC)
+    shares = {"in_vain": "woken"}
     words = {
         "woken": "watchers that are woken for each change of a node",
         "concerned": "watchers for whom the node enters or leaves what they watch, for each change",

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -19,7 +20,7 @@ from scipy import stats
 from minikube_py.cli.main import main
 from minikube_py.lab import plots
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import audit, experiment, registration, runner, statistics, study_report
+from minikube_py.lab.study import audit, contest, experiment, registration, runner, statistics, study_report
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import Record
@@ -113,6 +114,32 @@ def planted(
     find.cache_clear()
 
 
+class Clocks:
+    """CPU time that a test spends: a millisecond for each request, by whichever thread."""
+
+    def __init__(self) -> None:
+        self.by_thread: dict[int, int] = {}
+
+    def spend(self) -> None:
+        own = threading.get_ident()
+        self.by_thread[own] = self.by_thread.get(own, 0) + 1_000_000
+
+    def thread_ns(self) -> int:
+        return self.by_thread.get(threading.get_ident(), 0)
+
+    def process_ns(self) -> int:
+        return sum(self.by_thread.values())
+
+
+CLOCK = Clocks()
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "thread_time_ns", CLOCK.thread_ns)
+    monkeypatch.setattr(contest, "process_time_ns", CLOCK.process_ns)
+
+
 def warnings(study: Study, design: Design, records: list[Record]) -> str:
     return "\n".join(audit.warnings_of(study, design, REGISTERED, records))
 
@@ -178,6 +205,28 @@ def test_a_truncated_batch_is_compared_with_nothing(planted: Any) -> None:
     assert set(pairs["nodes=400"].values()) == {(2.0, 2.0)}
 
 
+def test_a_share_of_nothing_is_no_value(planted: Any) -> None:
+    """Two of four batches have something; one small cell has nothing anywhere."""
+    _, design, records = planted()
+    for record in records:
+        some = [0.0, 0.5, 0.1, 0.0] if record["levels"]["nodes"] == 400 else [0.0] * 4
+        for name, share in (("scan", 1.0), ("sorted", 0.25)):
+            figures = record["candidates"][name]["figures"]
+            figures["some"], figures["share"] = some, [share if each else 0.0 for each in some]
+    claim = {"name": "P", "claim": "c", "block": "size", "figure": "share", "of": "sorted", "is": "below", "than": 0.3}
+    both = Design({**design.raw, "predictions": [claim, {**claim, "of": "scan", "over": "sorted"}]}, "quick")
+    counted = Measured(both, records, None, {"share": "some"})
+    assert counted.by_cluster("size", "share", "scan") == [1.0] * 4
+    assert counted.by_cluster("size", "share", "scan", {"nodes": 50}) == []
+    assert [each.evidence for each in counted.judge()] == [
+        "share of sorted: 0.25 [0.25, 0.25], 4 clusters; so in 1 of 1 cells",
+        "share of scan over that of sorted: 4 [4, 4], ratio of means 4, 4 clusters; so in 0 of 1 cells",
+    ]
+    means = {(row[1], row[3]): (row[5], row[6]) for row in counted.rows() if row[4] == "share"}
+    assert means["nodes=400", "sorted"] == ("0.25", 2) and means["nodes=50", "sorted"] == ("", 0)
+    assert Measured(both, records).by_cluster("size", "share", "scan") == [0.25] * 4
+
+
 def test_one_that_never_finishes_a_batch_is_not_judged(planted: Any) -> None:
     study, design, records = planted(
         "class Sorted(Scan):",
@@ -228,6 +277,50 @@ def test_a_candidate_whose_figures_cannot_be_is_absent(figures: str, said: str, 
         study, design, records
     )
     assert all("scan" in record["candidates"] for record in records)
+
+
+LATE = {
+    "a sequence that computes": """
+    class Late(list):
+        def __iter__(self):
+            return iter([work(cpus) for cpus in list.__iter__(self)])
+    answers = Late(asked)
+""",
+    "another thread": """
+    import threading
+    answers = []
+    thread = threading.Thread(target=lambda: answers.extend([work(cpus) for cpus in asked]))
+    thread.start()
+    thread.join()
+""",
+    "none": "    answers = [work(cpus) for cpus in asked]\n",
+}
+
+
+@pytest.mark.parametrize("how", LATE)
+@pytest.mark.usefixtures("clocks")
+def test_work_is_paid_for_wherever_it_is_done(how: str, planted: Any) -> None:
+    """The clocks are counters, so that the figure is what was worked, and no noise."""
+    body = LATE[how].replace("\n", "\n    ").strip()
+    source = "class Sorted(Scan):\n    def answer(self, asked):\n"
+    source += "        def work(cpus):\n            CLOCK.spend()\n            return self.fits(cpus)\n\n"
+    source += f"        {body}\n        return answers\n"
+    study, design, records = planted("class Sorted(Scan):", f"from test_study_contest import CLOCK\n\n\n{source}")
+    for record in records:
+        assert record["candidates"]["sorted"]["figures"]["answer_us"] == [1000.0] * 4
+        assert record["candidates"]["scan"]["figures"]["answer_us"] == [0.0] * 4
+        assert record["candidates"]["sorted"]["wrong"] == 0
+    told = "Worked in other threads too, whose CPU time is counted as theirs: sorted (in 8 units)."
+    assert (told in warnings(study, design, records)) is (how == "another thread")
+
+
+def test_an_answer_that_computes_when_it_is_compared_is_none(planted: Any) -> None:
+    lie = "class Late:\n    def __ne__(self, other):\n        return False\n\n\n"
+    lie += "class Sorted(Scan):\n    def answer(self, asked):\n        return [Late() for _ in asked]\n"
+    study, design, records = planted("class Sorted(Scan):", lie)
+    assert "sorted (failed) (in 8 units): StudyError: its answers are no values but Late" in warnings(
+        study, design, records
+    )
 
 
 @pytest.mark.parametrize("raised", ["RuntimeError('no')", "SystemExit(3)"])

@@ -59,7 +59,7 @@ def test_the_committed_journal_of_a_contest_gives_its_report(study: Any, mode: s
     header, *records = map(orjson.loads, lines)
     design = study.load(mode)
     assert header["design"] == digest(design)
-    measured = Measured(design, records, labels_beside(study.packaged))
+    measured = Measured(design, records, labels_beside(study.packaged), study.shares)
     document = json.loads((STUDIES / f"{report}.json").read_text())
     assert [asdict(each) for each in measured.judge()] == document["findings"]
     tables = [[each.title, list(each.columns), list(map(list, each.rows))] for each in measured.tables()]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import orjson
+import pictures as drawing
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
@@ -27,7 +28,9 @@ from minikube_py.lab.calls import beside_report, tables
 from minikube_py.lab.conformance import bench
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.study.contest import Contest
+from minikube_py.lab.study.experiment import find
 from minikube_py.lab.study.measured import Measured, labels_beside
+from minikube_py.scheduler.prediction.predictors import MaxOf
 from minikube_py.studies.bloom import pictures
 from minikube_py.studies.bloom.predictions import Evidence
 from minikube_py.studies.bloom.study import Bloom
@@ -260,8 +263,8 @@ def pictured() -> dict[str, Any]:
         patched.setattr(plots, "save", keep)
         contests: list[tuple[Contest, str]] = [(Prediction(), "full"), (Emptiness(), "quick")]
         for study, mode in contests:
-            labels = labels_beside(study.packaged)
-            Measured(study.load(mode), lines_of(f"{study.name}-{mode}.jsonl.gz"), labels).draw(Path(), study.name)
+            labels, records = labels_beside(study.packaged), lines_of(f"{study.name}-{mode}.jsonl.gz")
+            Measured(study.load(mode), records, labels, study.shares).draw(Path(), study.name)
         pictures.draw_all(Evidence(Bloom().load("medium"), lines_of("bloom-medium.jsonl.gz")), Path(), {})
         for name, draw in (("calls", tables.draw), ("calls-beside", beside_report.draw)):
             recorded = json.loads((DOCS / f"data/{name}.json").read_text(encoding="utf-8"))
@@ -327,7 +330,7 @@ def test_the_readme_names_the_skylines_strongest_rival_and_the_mode_of_the_run()
     assert "skyline@compiled: 0.937 [0.884, 0.994]" in found["P7"]["evidence"]
     assert "skyline@compiled: 4.58 [3.98, 5.26]" in found["P8"]["evidence"]
     everything = json.loads((DOCS / "studies/emptiness-full-report.json").read_text(encoding="utf-8"))
-    assert everything["mode"] == "full" and "6 clusters; so in 276 of 276 cells" in everything["findings"][0]["evidence"]
+    assert everything["mode"] == "full" and "6 clusters; so in 266 of 266 cells" in everything["findings"][0]["evidence"]
     design = Emptiness().load("quick").raw["blocks"]["openb"]
     assert report["mode"] == "quick" and len(design["quick"]["list"]) == 5 and len(design["full"]["list"]) == 23
     told = " ".join((DOCS / "../README.md").read_text(encoding="utf-8").split())
@@ -349,6 +352,35 @@ def test_every_picture_in_the_docs_is_drawn_from_the_data_in_docs(pictured: dict
         found = plots.save(figure, tmp_path / name).read_bytes()
         folder = "img" if name.startswith(OF_IMG) else "studies"
         assert found == (DOCS / folder / name).read_bytes(), f"{name} was drawn by other code; run `make pictures`"
+
+
+def test_every_committed_run_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `make pictures`: the picture of the compiled fronts had been left out of its list."""
+    there = {path.name for path in DATA.iterdir()}
+    assert {f"{run}{drawing.SUFFIX}" for run in drawing.runs()} == there
+    asked: list[list[str]] = []
+    monkeypatch.setattr(drawing, "minikube_py", lambda words: asked.append(words) or 0)
+    for run in drawing.runs():
+        drawing.study(run, tmp_path)
+    assert [words[2] for words in asked if "compiled-fronts" in words[2]] == [str(DOCS / "studies/compiled-fronts.toml")]
+    assert len(asked) == len(there) and not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(matplotlib.__version__ != DRAWN_WITH, reason=f"drawn with matplotlib {DRAWN_WITH}")
+def test_the_pictures_of_compiled_fronts_are_drawn_from_their_journal(tmp_path: Path) -> None:
+    study = find(str(DOCS / "studies/compiled-fronts.toml"))
+    labels = labels_beside(study.packaged)
+    measured = Measured(study.load("quick"), lines_of("compiled-fronts-quick.jsonl.gz"), labels)
+    made = measured.draw(tmp_path, study.name)
+    assert len(made) == 2
+    for _, path in made:
+        assert path.read_bytes() == (DOCS / "studies" / path.name).read_bytes(), f"{path.name}: run `make pictures`"
+
+
+def test_a_predictor_is_called_what_it_is() -> None:
+    """`max` is the greater of others; it was shown as the maximum so far."""
+    others = MaxOf.defaults["of"]
+    assert labels_beside(Prediction.packaged)["max"].lower() == f"greater of {' and '.join(others)}"
 
 
 def test_recorded_calls_have_names_for_readers(pictured: dict[str, Any]) -> None:
