@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minikube_py.lab.study.design import Design, Mode, StudyError
-from minikube_py.lab.study.experiment import Study
+from minikube_py.lab.study.experiment import SUFFIXES, Study, parse_any
+from minikube_py.lab.study.journal import NAME
+
+PACKAGE = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ def load(study: Study, mode: Mode, unregistered: bool = False) -> tuple[Design, 
     `unregistered` does not allow that."""
     design = study.load(mode)
     try:
-        registration = _registered(study.text, study.design, code_of(study))
+        registration = _registered(study, code_of(study))
     except StudyError as error:
         if not unregistered:
             raise StudyError(f"{error}; or run it with --unregistered, which the report will say") from error
@@ -60,14 +63,35 @@ def checkout_of(path: Path) -> Path | None:
 
 
 def code_of(study: Study) -> list[Path]:
-    """The study's package without other studies in it, or its module and what that imported from its folder."""
+    """The study's package without other studies in it, or its module and what that imported from its folder and the
+    packages in it."""
     module = (study.code or Path(inspect.getfile(type(study)))).resolve()
     if (module.parent / "__init__.py").exists():
         others = {path.parent for path in module.parent.glob("*/study.py")}
         return sorted(path for path in module.parent.rglob("*.py") if not others.intersection(path.parents))
     loaded = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
-    beside = (Path(file).resolve() for file in loaded if file)
-    return sorted({module, *(path for path in beside if path.parent == module.parent)})
+    beneath = {path for file in loaded if file and (path := Path(file).resolve()).is_relative_to(module.parent)}
+    return sorted({module, *(path for path in beneath if path.suffix == ".py" and "site-packages" not in path.parts)})
+
+
+def _data(checkout: Path, study: str, code: Sequence[Path]) -> list[str]:
+    """What git tracks beside the code and is neither code, prose nor what a run writes. Of a built-in study all of this
+    package: it judges the answers, and holds the lists of pods."""
+    if any(path.is_relative_to(PACKAGE) for path in code):
+        return [str(PACKAGE.relative_to(checkout))]
+    folders = {f":(glob){path.parent.relative_to(checkout)}/*".replace("(glob)./", "(glob)") for path in code}
+    tracked = _git(checkout, "ls-files", "-z", "--", *sorted(folders)).split("\0")
+    written = (NAME, f"{study}-report.")
+    names = [name for name in tracked if name and not name.endswith((".py", ".md", ".png"))]
+    return [name for name in names if not Path(name).name.startswith(written) and not _other(checkout / name, study)]
+
+
+def _other(path: Path, study: str) -> bool:
+    """Whether it is the design of another study."""
+    try:
+        return path.suffix in SUFFIXES and parse_any(path)["study"] != study
+    except StudyError:
+        return False
 
 
 def code_digest(study: Study) -> str:
@@ -78,7 +102,8 @@ def code_digest(study: Study) -> str:
     return found.hexdigest()[:16]
 
 
-def _registered(text: Path, design: Path, code: Sequence[Path]) -> Registration:
+def _registered(study: Study, code: Sequence[Path]) -> Registration:
+    text, design = study.text, study.design
     checkout = checkout_of(design)
     if checkout is None:
         where = "this is not a git checkout, so no commit shows what was registered"
@@ -90,7 +115,8 @@ def _registered(text: Path, design: Path, code: Sequence[Path]) -> Registration:
     committed = set(_git(checkout, "ls-files", "-z", "--", *all_names).split("\0"))
     if missing := [name for name in all_names if name not in committed]:
         raise StudyError(f"{', '.join(missing)} is not committed; commit it before the study runs")
-    changed = _git(checkout, "status", "--porcelain", "--", *all_names)
+    watched = [*all_names, *_data(checkout, study.name, code)]
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", *watched)
     if changed:
         told = ", ".join(line[3:] for line in changed.splitlines())
         raise StudyError(f"{told}: changed since the commit; commit or restore it before the study runs")

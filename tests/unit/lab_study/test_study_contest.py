@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
@@ -329,6 +330,34 @@ def test_one_that_cannot_be_made_is_absent_and_the_others_go_on(raised: str, pla
     told = raised.replace("('", ": ").replace("(", ": ").rstrip("')")
     assert f"Absent here: sorted (failed) (in 8 units): {told}" in warnings(study, design, records)
     assert all(set(record["candidates"]) == {"scan"} for record in records)
+
+
+@pytest.mark.parametrize("changed", ["f15_helpers/__init__.py", "data.json", "f15_helpers/more.csv"])
+def test_what_the_code_is_made_of_is_registered_with_it(
+    changed: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    code = folder / "first_fit.py"
+    code.write_text(code.read_text().replace("import random\n", "import random\nimport f15_helpers\n", 1))
+    (folder / "f15_helpers").mkdir()
+    other = (folder / "first-fit.toml").read_text().replace('"first-fit"', '"another"')
+    texts = {"f15_helpers/__init__.py": "N = 1\n", "data.json": "{}", "f15_helpers/more.csv": "1\n"}
+    texts["another.toml"] = other
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "registers"]):
+        subprocess.run(["git", *words], check=True, env={**os.environ, **IDENTITY})
+    find.cache_clear()
+    monkeypatch.delitem(sys.modules, "f15_helpers", raising=False)
+    study = find("first-fit.toml")
+    # Another study's design is none of its data.
+    (folder / "another.toml").write_text(other + "\n")
+    assert registration.load(study, "quick")[1].commit
+    (folder / changed).write_text(texts[changed] + "\n")
+    with pytest.raises(StudyError, match=f"{changed}: changed since the commit"):
+        registration.load(study, "quick")
+    find.cache_clear()
 
 
 def test_a_file_named_as_a_module_that_is_loaded_is_its_own_code(folder: Path) -> None:

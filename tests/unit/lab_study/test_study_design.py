@@ -136,6 +136,12 @@ def test_the_code_of_a_study_in_a_package_is_the_package_and_must_be_in_the_chec
         registration.load(bloom_at(checkout), "quick")
 
 
+def test_a_study_of_this_package_is_registered_with_all_of_it() -> None:
+    """The judge of right answers and the lists of pods are in it, too."""
+    study = find("emptiness")
+    assert registration._data(ROOT, study.name, registration.code_of(study)) == ["minikube_py"]
+
+
 def test_without_git_it_runs_only_unregistered_and_says_so(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"not a git checkout.*--unregistered"):
         registration.load(bloom_at(tmp_path), "quick")
