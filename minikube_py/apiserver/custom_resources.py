@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from minikube_py.api.apply.managed_fields import Sender, track
 from minikube_py.api.errors import Json, StatusError, forbidden, go_quote
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.apiextensions import CLEANUP, CUSTOMRESOURCEDEFINITIONS, set_condition
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from minikube_py.apiserver.core import ApiServer
 
 log = logging.getLogger(__name__)
+_MANAGER: Final = "kube-apiserver"
 _RETRY_S: Final = 1.0
 _CLEANED_EVERY_S: Final = 1.0
 """How often to check whether a deleted definition's objects are gone."""
@@ -133,7 +135,14 @@ class CustomResources:
         return False
 
     async def _write(self, definition: Json, make: Any) -> None:
-        await self._server.writer.change(CUSTOMRESOURCEDEFINITIONS, "", definition["metadata"]["name"], make)
+        def owned(stored: Json) -> Json:
+            new: Json = make(stored)
+            if new is not stored:
+                sender = Sender("", _MANAGER, self._server.clock.wall_s())
+                track(CUSTOMRESOURCEDEFINITIONS, "status", stored, new, sender)
+            return new
+
+        await self._server.writer.change(CUSTOMRESOURCEDEFINITIONS, "", definition["metadata"]["name"], owned)
 
     def _now(self) -> str:
         return timestamp(self._server.clock.wall_s())

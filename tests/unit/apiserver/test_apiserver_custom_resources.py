@@ -213,6 +213,25 @@ async def test_versions_of_several_definitions_of_a_group_are_ranked_together(co
     assert [each["version"] for each in group["versions"]] == wanted
 
 
+@pytest.mark.parametrize("how", ["create", "apply", "unnamed"])
+async def test_what_the_server_writes_to_a_definition_is_its_own(core: Core, how: str) -> None:
+    """As upstream's `kube-apiserver`; nobody owns anything where nobody asked for it."""
+    body, path = definition("gauges", of(spec=ANY)), f"{DEFINITIONS}/gauges.{GROUP}"
+    if how == "apply":
+        await core.done("PATCH", f"{path}?fieldManager=me", body, APPLY_PATCH)
+    else:
+        await core.done("POST", DEFINITIONS + ("?fieldManager=me" if how == "create" else ""), body)
+    await served(core)
+    entries = (await core.done("GET", path))["metadata"].get("managedFields") or ()
+    told = {each["manager"]: (each["operation"], each.get("subresource"), each["fieldsV1"]) for each in entries}
+    if how == "unnamed":
+        assert not told
+        return
+    operation, sub, fields = told["kube-apiserver"]
+    assert (operation, sub, set(fields["f:status"])) == ("Update", "status", {"f:acceptedNames", "f:conditions"})
+    assert set(told) == {"me", "kube-apiserver"} and "f:status" not in told["me"][2]
+
+
 async def test_what_differs_from_its_definition_is_told_as_upstream_tells_it(core: Core) -> None:
     """Upstream's answers, which `test_objects_vs_original` compares for more writes."""
     for ask in custom_write_cases.setup():
