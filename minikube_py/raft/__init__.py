@@ -28,8 +28,9 @@ order:
 
 and calls `ready` again until it returns no work. Input during a sync forms the next batch. A proposal is done when its
 entry appears in `committed` with the returned index and term; another entry at that index means that it was lost. The
-errors are `ProposalDropped` (nothing changed; it may name the leader), `UnknownPeer` (not for us), and
-`SafetyViolated`: stop this member.
+errors are `ProposalDropped` (nothing changed; it may name the leader), `UnknownPeer` (not for us, or not believed:
+nothing changed), and `SafetyViolated`: stop this member. `skip_change` before `applied`: a committed change that the
+driver cannot apply changes nothing.
 
 The modules: `node` for terms and roles, `elections` for votes, `leadership` and `replication` for the leader, `reads`
 for linearizable reads, `following` for the follower; `log`, `progress`, `quorum` and `configuration` for the values

@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-from minikube_py.raft.message import NOBODY, LogIndex, Message, MessageType, SnapshotMeta
-from minikube_py.raft.ready import AcknowledgedLost, SafetyViolated
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.message import NOBODY, TERM_MAX, LogIndex, Message, MessageType, SnapshotMeta, Term
+from minikube_py.raft.ready import AcknowledgedLost, ClaimRefused, LogDenied
 from minikube_py.raft.state import State
 
 
 class Following:
     """`agreed`: up to where this log is known to match the leader's, not yet reported to the leader. One reply reports
     it for everything that arrived since, once it is durable. `offered`: a snapshot that is taken over at the next
-    write."""
+    write. `denied_by`: a leader, and its term, that says that another entry than this log's is committed; nothing of it
+    is believed until an append fits."""
 
-    __slots__ = ("_state", "agreed", "offered")
+    __slots__ = ("_remembered", "_state", "agreed", "denied_by", "offered")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.agreed: LogIndex | None = None
         self.offered: SnapshotMeta | None = None
+        self.denied_by: tuple[NodeId, Term] | None = None
+        self._remembered = Term(TERM_MAX)
+
+    def remembers(self, term: Term) -> None:
+        """Whatever this member acknowledged in `term` or later, it did since it started."""
+        if term < self._remembered:
+            self._remembered = term
+
+    def check(self, message: Message) -> None:
+        """A leader's message, before it changes anything. Raises: ClaimRefused; LogDenied; AcknowledgedLost."""
+        log, type, index = self._state.log, message.type, message.index
+        if type == MessageType.APPEND:
+            # All that is committed here a leader has too.
+            if log.offset <= index <= log.committed and log.term(index) != message.log_term:
+                self.denied_by = message.sender, message.term
+                raise LogDenied(
+                    f"entry {index} of term {log.term(index)} is committed here, and node {message.sender} says that "
+                    f"it leads with one of term {message.log_term} there"
+                )
+            self.denied_by = None
+        elif self.denied_by == (message.sender, message.term):
+            raise LogDenied(f"node {message.sender} says that it leads with another log than what is committed here")
+        elif type == MessageType.HEARTBEAT and message.commit > log.last_index:
+            if message.term >= self._remembered:
+                raise ClaimRefused(
+                    f"node {message.sender} says that this member acknowledged entries up to {message.commit} in term "
+                    f"{message.term}; it acknowledged none beyond {log.last_index}"
+                )
+            raise AcknowledgedLost(
+                f"this log ends at entry {log.last_index}, and acknowledged those up to {message.commit} to leader "
+                f"{message.sender:x}: acknowledged entries are lost"
+            )
 
     def append(self, message: Message) -> None:
-        """Raises: SafetyViolated."""
         state, log = self._state, self._state.log
         if message.index < log.committed:
             self._agree(log.committed)
         elif log.matches(message.index, message.log_term):
+            # The leader sends what follows all that it knows to be acknowledged.
+            self.remembers(message.term)
             log.accept(message.entries)
             last = LogIndex(message.index + len(message.entries))
             log.committed = max(log.committed, min(message.commit, last))
             self._agree(last)
-        elif message.index == log.committed:
-            raise SafetyViolated(
-                f"entry {message.index} is committed here, but leader {message.sender} has an entry of term "
-                f"{message.log_term} there"
-            )
         else:
             place, term = log.agreement(LogIndex(message.index - 1), message.log_term)
             state.send(
@@ -41,13 +71,7 @@ class Following:
             )
 
     def heartbeat(self, message: Message) -> None:
-        """Raises: SafetyViolated."""
         state, log = self._state, self._state.log
-        if message.commit > log.last_index:
-            raise AcknowledgedLost(
-                f"this log ends at entry {log.last_index}, and acknowledged those up to {message.commit} to leader "
-                f"{message.sender:x}: acknowledged entries are lost"
-            )
         log.committed = max(log.committed, message.commit)
         state.send(MessageType.HEARTBEAT_REPLY, message.sender, hint=state.config.release, context=message.context)
 

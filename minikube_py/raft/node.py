@@ -26,7 +26,7 @@ from minikube_py.raft.message import (
     believable,
 )
 from minikube_py.raft.reads import ForwardedReads, Read
-from minikube_py.raft.ready import ProposalDropped, Ready, SafetyViolated, TermUnbelievable, UnknownPeer
+from minikube_py.raft.ready import ClaimRefused, LogDenied, ProposalDropped, Ready, TermUnbelievable, UnknownPeer
 from minikube_py.raft.state import TRANSFER, RaftConfig, State
 from minikube_py.raft.status import PeerStatus, Status
 
@@ -87,8 +87,8 @@ class Raft(State):
     # Input
 
     def step(self, message: Message) -> None:
-        """Handles one message. Raises: UnknownPeer, TermUnbelievable, SafetyViolated; ValueError for drivers'
-        messages, such as TELL."""
+        """Handles one message. Raises: UnknownPeer, TermUnbelievable, ClaimRefused: it changed nothing;
+        AcknowledgedLost; ValueError for drivers' messages, such as TELL."""
         type = message.type
         if type == MessageType.HUP:
             if self._leading is None:
@@ -106,6 +106,8 @@ class Raft(State):
             raise TermUnbelievable(f"node {message.sender} is in term {message.term}, this one in term {self.term}")
         if self.apart:
             self.apart.pop(message.sender, None)
+        if type in FROM_LEADER:
+            self._check_claim(message)
         if message.term != self.term and not self._compare_terms(message):
             return
         if type in FROM_LEADER:
@@ -272,6 +274,10 @@ class Raft(State):
         if leading is not None and self.configuration.auto_leave and leading.change_index <= index:
             self._append_change(leading, ConfChange(leave_joint=True))
 
+    def skip_change(self, index: LogIndex) -> None:
+        """The change at `index`, which is about to be applied, changes nothing: the driver cannot apply it."""
+        self.log.changes.remove(index)
+
     def compact(self, index: LogIndex) -> None:
         """Drops applied entries up to `index`. A peer that still needs them is sent the latest snapshot."""
         if index > self.log.applied:
@@ -336,12 +342,26 @@ class Raft(State):
             self._elections.refuse(message)
         return False
 
+    def _check_claim(self, message: Message) -> None:
+        """A message that only the leader of its term sends. Raises: ClaimRefused, AcknowledgedLost."""
+        sender, term = message.sender, message.term
+        if term < self.term:
+            return
+        if term == self.term and self.leader not in (NOBODY, sender):
+            raise ClaimRefused(f"node {sender} claims to lead term {term}, which node {self.leader} leads")
+        try:
+            self._following.check(message)
+        except LogDenied:
+            if self.leader == sender:
+                # What it confirms to readers is true of another log than this one.
+                self._become_follower(self.term, NOBODY)
+            self._elections.heard()
+            raise
+
     def _follow(self, leader: NodeId) -> None:
-        """A message of this term from its leader. Raises: SafetyViolated."""
+        """A message of this term from its leader."""
         if self.leader == NOBODY:
             self._become_follower(self.term, leader)
-        elif self.leader != leader or self._leading is not None:
-            raise SafetyViolated(f"nodes {self.leader} and {leader} are both leaders of term {self.term}")
         self._elections.heard()
 
     def _become_follower(self, term: Term, leader: NodeId) -> None:
@@ -363,6 +383,7 @@ class Raft(State):
         if self.leader != NOBODY and self._leader_term != self.term:
             self._leader_term = self.term
             self.leaders_seen += 1
+            self._following.remembers(Term(self.term + 1))
 
     def _end_office(self) -> None:
         """Requests sent to or through the old leader get no answer."""
@@ -373,6 +394,7 @@ class Raft(State):
 
     def _stand(self, *, transfer: bool) -> None:
         """Starts an election if permitted, first with a pre-vote (the thesis, 9.6)."""
+        self._following.denied_by = None
         if not self._elections.may_stand(called=transfer) or self._following.offered is not None:
             return
         self._end_office()
@@ -411,7 +433,7 @@ class Raft(State):
             self._become_leader()
 
     def _configure(self, index: LogIndex) -> None:
-        """The change at `index` is applied. Raises: SafetyViolated."""
+        """The change at `index` is applied."""
         change = decode_change(self.log.slice(LogIndex(index - 1), index)[0].data)
         self.configuration = changed(self.configuration, change)
         self.apart = {id: term for id, term in self.apart.items() if self.configuration.contains(id)}

@@ -62,6 +62,16 @@ class TermUnbelievable(UnknownPeer):
     """A member's message of a term that no election led to; nothing changed."""
 
 
+class ClaimRefused(UnknownPeer):
+    """A member's message says what cannot be: that it leads a term that another member leads, or that somebody
+    acknowledged what it never had. Nothing changed."""
+
+
+class LogDenied(ClaimRefused):
+    """A member says that it leads, and what is committed here it does not have. Nothing changed, but this member
+    follows it no more until its entries fit."""
+
+
 class SafetyViolated(Corruption):
     """A peer's message contradicts settled state: a log was lost, a vote forgotten, or two members share an id. The
     receiver must stop."""

@@ -9,7 +9,7 @@ from minikube_py.raft import quorum
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, LogIndex, Message, MessageType
 from minikube_py.raft.progress import Inflights, Progress, ProgressState
-from minikube_py.raft.ready import SafetyViolated
+from minikube_py.raft.ready import ClaimRefused
 from minikube_py.raft.state import State
 
 Cuts = dict[LogIndex, tuple[Sequence[Entry], int]]
@@ -60,9 +60,13 @@ class Replication:
             self._poke(node, progress)
 
     def replied(self, message: Message) -> bool:
-        """Handles an APPEND_REPLY; True if it may commit more. Raises: SafetyViolated."""
+        """Handles an APPEND_REPLY; True if it may commit more. Raises: ClaimRefused."""
         log = self._state.log
         progress = self.peers[message.sender]
+        if not message.reject and message.index > log.last_index:
+            raise ClaimRefused(
+                f"node {message.sender} acknowledges entry {message.index}; the leader's log ends at {log.last_index}"
+            )
         progress.active = True
         if message.reject:
             may_agree = LogIndex(message.hint)
@@ -70,10 +74,6 @@ class Replication:
                 may_agree = log.agreement(may_agree, message.log_term)[0]
             progress.refused(message.index, may_agree)
             return False
-        if message.index > log.last_index:
-            raise SafetyViolated(
-                f"node {message.sender} acknowledges entry {message.index}; the leader's log ends at {log.last_index}"
-            )
         advanced = progress.acknowledged(message.index)
         state = progress.state
         if (state is ProgressState.PROBE and message.index == progress.match) or (

@@ -110,6 +110,7 @@ class StepChecks:
             look.index = log.committed
         agreement.stands_at(id, raft.term, log.committed, raft.vote)
         agreement.applied(id, log.applied, replica.state.revision)
+        agreement.believes(id, replica.refusals.told())
 
     def _decided(self, leader: StoreMember, index: LogIndex) -> None:
         term = leader.raft.log.term(index)

@@ -109,8 +109,9 @@ class StoreMember:
         """Recovers, or starts from `bootstrap` in an empty folder. A single member leads and has applied its log when
         this returns; with others it takes part in elections from now on.
 
-        Raises: Corruption; LogLost; OSError if the disk fails; Unavailable if its writes fail."""
+        Raises: Corruption; LogLost; OSError if the disk fails; Unavailable if it failed since, with the reason."""
         self.loop = asyncio.get_running_loop()
+        self.replica.refusals.listener = lambda text: self.say(text)
         self.replica.open(bootstrap)
         for warning in self.replica.files.warnings:
             self.say(warning)
@@ -118,7 +119,7 @@ class StoreMember:
         self._turns.begin(links)
         await self._turns.settle()
         if self.failed:
-            raise Unavailable("the store could not write to its disk")
+            raise Unavailable(self.replica.failure)
         if stands_aside(self):
             self.fail(aside_text(self))
             raise Unavailable(aside_text(self))

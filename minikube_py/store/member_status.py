@@ -50,7 +50,7 @@ def status_of(member: StoreMember) -> dict[str, Any]:
         "reserve_bytes": member.room.reserve_bytes,
         "shortage": member.room.shortage,
         "snapshot_failure": member.snapshotter.retry.failure,
-        "warnings": [*replica.files.warnings, *_apart(member)],
+        "warnings": [*replica.files.warnings, *_apart(member), *replica.refusals.told()],
     }
 
 
@@ -67,6 +67,7 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "leases": len(state.lessor.by_id),
         PREFIX + "raft_term": member.raft.term,
         PREFIX + "raft_members_apart": len(member.raft.apart),
+        PREFIX + "raft_messages_refused_total": replica.refusals.count,
         PREFIX + "raft_leading": int(bool(replica.leading)),
         PREFIX + "raft_members": len(replica.membership.members),
         PREFIX + "raft_leaders_seen_total": member.raft.leaders_seen,

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgpack
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.mvcc.codec import NewerMessage
 from minikube_py.mvcc.versions import FIRST
 from minikube_py.raft.configuration import Change, ChangeType, ConfChange, Configuration, NodeId
 
@@ -83,9 +84,11 @@ def encode_member_change(change: MemberChange) -> bytes:
 
 
 def decode_member_change(data: bytes) -> MemberChange:
-    """Raises: InvalidRequest if `data` is not a change."""
+    """Raises: InvalidRequest if `data` is not a change; NewerMessage if a later version may know it."""
     try:
         kind, node, name, peer, client, learner, rejoin, members, *version = msgpack.unpackb(data)
+        if type(kind) is int and (kind > max(ChangeKind) or len(version) > 1):
+            raise NewerMessage(f"not a change of members of this release: kind {kind}, {8 + len(version)} fields")
         return MemberChange(
             ChangeKind(kind),
             _id(node, lowest=0),
@@ -153,7 +156,9 @@ class Membership:
             for member in after.members
             if (before := self.get(member.id)) is None or before.learner != member.learner
         ]
-        return ConfChange(tuple(changes), context=encode_member_change(change))
+        context = encode_member_change(change)
+        decode_member_change(context)
+        return ConfChange(tuple(changes), context=context)
 
     def apply(self, change: MemberChange) -> Membership:
         """The record after `change`. Raises: InvalidRequest if it does not fit, with what would."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from minikube_py.env import Rng
-from minikube_py.errors import Corruption
+from minikube_py.errors import Corruption, RequestError
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
-from minikube_py.raft.codec import decode_change, encode_change
+from minikube_py.raft.codec import Malformed, encode_change
 from minikube_py.raft.configuration import ConfChange, Configuration, NodeId
 from minikube_py.raft.message import TERM_MAX, Entry, EntryKind, HardState, LogIndex, SnapshotMeta, Term
 from minikube_py.store.identity import confirm_identity, own_identity
@@ -19,12 +19,13 @@ from minikube_py.store.membership import (
     Member,
     MemberChange,
     Membership,
-    decode_member_change,
     encode_member_change,
 )
+from minikube_py.store.releases import EntryCheck, Inapplicable, read_change
 from minikube_py.store.replica_config import Bootstrap
-from minikube_py.store.room import where
+from minikube_py.store.room import repair, where
 from minikube_py.store.snapshot_transfer import meta_of
+from minikube_py.wal.recovery import LogEntry
 from minikube_py.wal.segment import Damage, segment_name
 
 
@@ -41,6 +42,7 @@ class Recovered(NamedTuple):
     state: StateMachine
     from_snapshot: bool
     log_bytes: int
+    check: EntryCheck
 
 
 class _Base(NamedTuple):
@@ -64,6 +66,7 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
             f"{folder} and start with --rejoin. Alone, `minikube-py store salvage {folder}` shows what is "
             "recoverable, and writes it to a new folder with --to; or restore the folder from a backup"
         ) from error
+    check = _check_entries(files, loaded)
     origin = _origin(files, rng, loaded, bootstrap)
     head = files.begin(loaded, origin)
     member_id = NodeId(head.member_id)
@@ -79,7 +82,7 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
     state = StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine(base.version)
     return Recovered(
         head.cluster_id, member_id, base.meta, behind, hard_state, base.membership, state, loaded.snapshot is not None,
-        loaded.log.size_bytes,
+        loaded.log.size_bytes, check,
     )  # fmt: skip
 
 
@@ -92,6 +95,38 @@ def _check_terms(loaded: Loaded) -> None:
     if max(known) >= TERM_MAX:
         name = segment_name(log.tail.head.sequence) if log.tail is not None else "the snapshot"
         raise Damage(f"{name}: term {max(known):,} is beyond {TERM_MAX:,}, the last one that members believe")
+
+
+def _check_entries(files: LogFiles, loaded: Loaded) -> EntryCheck:
+    """Those that may not be committed: this member must not send them to others. Raises: Corruption."""
+    log = loaded.log
+    known = max(log.state.commit, loaded.snapshot.head.index if loaded.snapshot is not None else 0)
+    try:
+        if loaded.snapshot is None and not log.joined and _begins(log.entries):
+            _first_members(log.entries[0].data)
+        check = EntryCheck()
+        for entry in log.entries:
+            if entry.index > known:
+                check.admit([Entry(Term(entry.term), LogIndex(entry.index), entry.data, entry.kind)], known)
+        return check
+    except Inapplicable as error:
+        raise Corruption(f"{where(files.disk)}: {error}. {repair(files.disk)}") from None
+
+
+def _begins(entries: Sequence[Entry | LogEntry]) -> bool:
+    """Whether the log begins with the first members."""
+    return bool(entries) and entries[0].kind == EntryKind.CHANGE and entries[0].index == 1
+
+
+def _first_members(data: bytes) -> tuple[MemberChange, Membership]:
+    """Raises: Inapplicable."""
+    try:
+        change = read_change(data)[1]
+        if change is None:
+            raise Malformed("it names no members")
+        return change, Membership().apply(change)
+    except (Malformed, RequestError) as error:
+        raise Inapplicable(f"cannot apply entry 1, the first members: {error}") from None
 
 
 def _origin(files: LogFiles, rng: Rng, loaded: Loaded, bootstrap: Bootstrap | None) -> Origin | None:
@@ -119,11 +154,10 @@ def _base(loaded: Loaded, member_id: NodeId, entries: Sequence[Entry], *, joined
         return _Base(meta_of(found), alone if found.members is None else Membership.from_plain(found.members))
     if joined:
         return _Base(SnapshotMeta(LogIndex(0), Term(0), Configuration(frozenset())), Membership())
-    if entries and entries[0].kind == EntryKind.CHANGE and entries[0].index == 1:
-        change = decode_member_change(decode_change(entries[0].data).context)
+    if _begins(entries):
+        change, membership = _first_members(entries[0].data)
         if change.version > LATEST:
             raise TooNew(change.version)
-        membership = Membership().apply(change)
         meta = SnapshotMeta(entries[0].index, entries[0].term, membership.configuration())
         return _Base(meta, membership, change.version)
     return _Base(SnapshotMeta(LogIndex(0), Term(0), alone.configuration()), alone)

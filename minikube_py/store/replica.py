@@ -27,12 +27,11 @@ from minikube_py.errors import (
 from minikube_py.mvcc.ahead import prepare
 from minikube_py.mvcc.alarms import grows
 from minikube_py.mvcc.budgets import check_deletions
-from minikube_py.mvcc.codec import NewerMessage, pack, unpack
+from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Result, Txn, bare
 from minikube_py.mvcc.validate import require_known, validate, validate_own
 from minikube_py.mvcc.watch import WatchHub
-from minikube_py.raft.codec import decode_change
 from minikube_py.raft.configuration import ChangeRefused, Configuration, NodeId
 from minikube_py.raft.log import RaftLog
 from minikube_py.raft.message import Entry, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
@@ -41,13 +40,13 @@ from minikube_py.raft.ready import AcknowledgedLost, ProposalDropped, ReadState,
 from minikube_py.store.callbacks import Callbacks, describe
 from minikube_py.store.folder import Steps
 from minikube_py.store.log_files import LogFiles
-from minikube_py.store.membership import Member, MemberChange, Membership, decode_member_change
+from minikube_py.store.membership import Member, MemberChange, Membership
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
 from minikube_py.store.recovery import recover
-from minikube_py.store.releases import Releases
+from minikube_py.store.releases import REFUSED, EntryCheck, Inapplicable, Refusals, Releases, applied_change
 from minikube_py.store.replica_config import Bootstrap, ReplicaConfig, Turn
 from minikube_py.store.replica_snapshots import Snapshots
-from minikube_py.store.room import explained, where
+from minikube_py.store.room import explained, older_copy, repair
 from minikube_py.store.snapshot_transfer import (
     IncomingSnapshot,
     SnapshotOffer,
@@ -82,6 +81,7 @@ class Replica:
         self.cluster_id = 0
         self.member_id = NodeId(0)
         self.lease_listener: Callable[[LeaseResult], None] | None = None
+        self.refusals = Refusals()
         self.applied_entries = 0
         self.leading = Term(0)
         """The term in which this member leads, 0 while it does not."""
@@ -110,6 +110,7 @@ class Replica:
         self._after: Sequence[Message] = ()
         self._snapshots = Snapshots(files, self.config)
         self._releases = Releases(self.config.version)
+        self._check_of_entries = EntryCheck()
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class Replica:
         Raises: Corruption; LogLost; OSError."""
         found = recover(self.files, self.rng, bootstrap)
         self.cluster_id, self.member_id, self.membership = found.cluster_id, found.member_id, found.membership
-        self.state = found.state
+        self.state, self._check_of_entries = found.state, found.check
         self.hub = WatchHub(self.state)
         config = RaftConfig(
             self.member_id,
@@ -159,15 +160,16 @@ class Replica:
         if message.type == MessageType.SNAPSHOT and not self._snapshots.arrived(message.snapshot):
             return
         try:
+            if message.entries and message.term >= self.raft.term:
+                self._check_of_entries.admit(message.entries, message.commit)
             self.raft.step(message)
+        except REFUSED as error:
+            self.refusals.refuse(message.sender, str(error), self.raft.configuration)
+            return
         except UnknownPeer:
             return
         except AcknowledgedLost as error:
-            folder = where(self.files.disk)
-            self._violation = (
-                f"{folder} is an older copy, or was truncated: {error}. Empty {folder}, and start with "
-                "--rejoin; the other members send it all data"
-            )
+            self._violation = older_copy(self.files.disk, error)
         except SafetyViolated as error:
             self._violation = f"this member and another have conflicting data: {error}"
         self._watch_role()
@@ -278,6 +280,8 @@ class Replica:
         except Failed as error:
             self.failure = str(error)
             raise
+        except Inapplicable as error:
+            self.failure = f"{error}. {repair(self.files.disk)}"
         except OSError as error:
             self.failure = f"cannot write the log: {explained(error, self.files.disk)}"
         except Exception as error:
@@ -409,15 +413,13 @@ class Replica:
                 continue
             elif not kind:
                 try:
-                    command = unpack(data)
-                except NewerMessage as error:
-                    raise Failed(f"cannot apply entry {index}: {error}; a later version wrote it") from None
+                    command = self._check_of_entries.command(index, data)
                 except InvalidRequest:
                     continue
             if kind:
-                self._apply_change(entry)
+                skipped = self._apply_change(entry)
                 if reply is not None:
-                    outcomes.append((reply, None, None))
+                    outcomes.append((reply, None, skipped))
                 continue
             self._ahead = prepare(state, command)
             if self._ahead is not None:
@@ -451,15 +453,16 @@ class Replica:
             reply, result, refusal = outcomes.pop()
             self.tell(reply, result, refusal)
 
-    def _apply_change(self, entry: Entry) -> None:
-        """Changes the record of members here and Raft's configuration in `raft.applied`, both before anything else."""
-        context = decode_change(entry.data).context
-        if not context:
-            return
-        try:
-            self.membership = self.membership.apply(decode_member_change(context))
-        except RequestError as error:
-            raise Failed(f"cannot apply entry {entry.index}, a change of members: {error}") from None
+    def _apply_change(self, entry: Entry) -> MinikubeError | None:
+        """Changes the record of members here and Raft's configuration in `raft.applied`, both before anything else.
+        What nobody can apply changes neither, on every member alike."""
+        self.raft.applied(LogIndex(entry.index - 1))
+        after = applied_change(entry, self.membership, self.raft.configuration)
+        if isinstance(after, Membership):
+            self.membership = after
+            return None
+        self.raft.skip_change(entry.index)
+        return self.refusals.skip(after)
 
     def _applied(self, last: Entry) -> None:
         raft = self.raft
@@ -535,6 +538,7 @@ class Replica:
         self._snapshots.install(part, file, hard_state)
         self.state, self.membership = state, members
         self._committed, self._ahead = (), None
+        self._check_of_entries.forget()
         self._delivered = meta.index
         self._configured()
         self.hub.replace(state)

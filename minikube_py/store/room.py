@@ -65,6 +65,24 @@ def where(disk: Disk) -> str:
     return str(getattr(disk, "folder", "its folder"))
 
 
+def repair(disk: Disk) -> str:
+    """What helps a member whose log holds what it cannot apply."""
+    folder = where(disk)
+    return (
+        f"A later version wrote it, or somebody edited a file. If other members run, empty {folder} and start with "
+        f"--rejoin. Else `minikube-py store salvage {folder} --to DIR2` writes what was there to a new folder; start "
+        "one member on it, and let the others rejoin it with empty folders"
+    )
+
+
+def older_copy(disk: Disk, error: Exception) -> str:
+    folder = where(disk)
+    return (
+        f"{folder} is an older copy, or was truncated: {error}. Empty {folder}, and start with --rejoin; the other "
+        "members send it all data"
+    )
+
+
 def explained(error: OSError, disk: Disk, needed_bytes: int = 0) -> str:
     """The error with the folder; if it is full, also the free and required bytes, and what to do."""
     text = error.strerror or str(error)

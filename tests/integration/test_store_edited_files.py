@@ -8,6 +8,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -20,13 +21,14 @@ from minikube_py.control_plane.store_salvage import look, write
 from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.errors import Corruption, MinikubeError, OutcomeUnknown, Unavailable
 from minikube_py.mvcc.types import Put
-from minikube_py.raft.message import TERM_MAX
+from minikube_py.raft.message import TERM_MAX, EntryKind
 from minikube_py.store.bootstrap import parse_initial_cluster
 from minikube_py.store.member import StoreMember
 from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.member_status import status_of
 from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.wal.record import RecordType, decode_record, encode_record
+from minikube_py.wal.recovery import read_segment
 from minikube_py.wal.segment import HEAD_BYTES, decode_head, segment_sequence
 from minikube_py.wal.snapshot import snapshot_index
 
@@ -153,16 +155,120 @@ EDITS: dict[str, tuple[Callable[[Edited], None], str]] = {
 }
 
 
-def set_term(folder: Path, term: int) -> None:
-    """Appends a valid record of the hard state, as an editor might who knows the format."""
+def append(folder: Path, *records: tuple[RecordType, list[Any]]) -> None:
+    """Appends valid records to the log, as an editor might who knows the format. Entries take the place of those that
+    have their indexes."""
     path = max(folder.glob("wal-*.log"))
     data = bytearray(path.read_bytes())
-    head, end, synced = decode_head(path.name, bytes(data)), HEAD_BYTES, 0
+    head, end = decode_head(path.name, bytes(data)), HEAD_BYTES
     while (record := decode_record(bytes(data), end, head.seed)) is not None:
-        end = synced = record.end
-    new = encode_record(RecordType.HARD_STATE, msgpack.packb([term, 0, 0]), seed=head.seed, offset=end, synced=synced)
-    data[end : end + len(new)] = new
+        end = record.end
+    for type, payload in records:
+        new = encode_record(type, msgpack.packb(payload), seed=head.seed, offset=end, synced=end)
+        data[end : end + len(new)] = new
+        end += len(new)
     path.write_bytes(data)
+
+
+def last_entry(folder: Path) -> tuple[int, int]:
+    """Its term and index. Only of a log of one segment."""
+    [path] = folder.glob("wal-*.log")
+    data = path.read_bytes()
+    records = read_segment(path.name, data, decode_head(path.name, data), None)
+    runs = [msgpack.unpackb(each.payload) for each in records if each.type == RecordType.ENTRIES]
+    term, first, datas = runs[-1][:3]
+    return term, first + len(datas) - 1
+
+
+def set_term(folder: Path, term: int) -> None:
+    append(folder, (RecordType.HARD_STATE, [term, 0, 0]))
+
+
+LATER = msgpack.packb((1, [250, "of a later version"]))
+ENTRIES = {
+    "a command of a later version": (LATER, EntryKind.NORMAL, "no message has the tag 250"),
+    "no change of members": (b"junk", EntryKind.CHANGE, "a change of members"),
+}
+
+
+@pytest.mark.parametrize("place", ["after all", "in place of the last one", "in place of a committed one"])
+@pytest.mark.parametrize("name", ENTRIES)
+async def test_an_entry_in_one_members_file_that_nobody_can_apply_ends_no_cluster(
+    name: str, place: str, tmp_path: Path
+):
+    data, kind, why = ENTRIES[name]
+    trio = Trio(tmp_path)
+    await asyncio.gather(*map(trio.start, trio.ports))
+    try:
+        await trio.put(5)
+        await until(trio.alike)
+        odd = trio.leader()
+        for number in list(trio.members):
+            await trio.stop(number)
+        term, last = last_entry(trio.files(odd))
+        index = last + (place == "after all")
+        commit = index if place == "in place of a committed one" else index - 1
+        append(
+            trio.files(odd),
+            (RecordType.ENTRIES, [term, index, [data], kind]),
+            (RecordType.HARD_STATE, [term, 0, commit]),
+        )
+        skipped = commit == index and kind == EntryKind.CHANGE
+        said: list[str] = []
+
+        async def start(number: int) -> None:
+            try:
+                await trio.start(number)
+            except MinikubeError as refusal:
+                said.append(str(refusal))
+
+        await asyncio.gather(*map(start, trio.ports))
+        await trio.put(10)
+        if skipped:
+            said += status_of(trio.members[odd].member)["warnings"]
+        elif commit == index:
+            await until(lambda: bool(trio.ended[odd]))
+            said += trio.ended[odd]
+        await asyncio.gather(*(trio.stop(number) for number in list(trio.members) if number == odd))
+        others = [trio.members[number].member for number in trio.ports if number != odd]
+        assert not any(member.failed for member in others)
+        [text] = dict.fromkeys(said)
+        assert f"entry {index}" in text and why in text and "--rejoin" in text
+        assert skipped or f"minikube-py store salvage {trio.files(odd)} --to" in text
+        shutil.rmtree(trio.files(odd))
+        trio.files(odd).mkdir()
+        await trio.start(odd, rejoin=True)
+        await trio.put(10)
+        await until(trio.alike)
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
+
+
+async def test_members_that_all_hold_such_an_entry_are_repaired_by_salvage(tmp_path: Path):
+    trio = Trio(tmp_path)
+    await asyncio.gather(*map(trio.start, trio.ports))
+    try:
+        await trio.put(5)
+        await until(trio.alike)
+        hash = trio.members[1].member.state.hash()
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
+    for number in trio.ports:
+        term, last = last_entry(trio.files(number))
+        append(trio.files(number), (RecordType.ENTRIES, [term, last + 1, [LATER]]))
+        with pytest.raises(MinikubeError, match=r"store salvage .* start one member on it"):
+            await trio.start(number)
+    salvaged = look(trio.files(1))
+    assert salvaged is not None
+    write(salvaged, tmp_path / "new", random.Random(1))
+    member = StoreMember(SystemDisk(tmp_path / "new" / "store"), SystemClock(), random.Random(), config=CONFIG)
+    await member.start()
+    try:
+        assert member.state.hash() == hash
+    finally:
+        await member.stop()
 
 
 @pytest.mark.parametrize("term", [2**40, TERM_MAX - 1, TERM_MAX, 2**63 - 1])

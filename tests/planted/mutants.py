@@ -247,8 +247,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "store: a txn is half applied on replay", DURABILITY, "store/replica.py",
-        "                    command = unpack(data)\n",
-        "                    command = unpack(data)\n"
+        "                    command = self._check_of_entries.command(index, data)\n",
+        "                    command = self._check_of_entries.command(index, data)\n"
         "                    command = getattr(command, \"success\", (command,))[0]  # type: ignore[assignment]\n",
         "a shortcut at replay for txns of one op, which are nearly all",
     ),

@@ -57,6 +57,11 @@ class Agreement:
                     f"{member:x} leads term {term} and {what}"
                 )
 
+    def believes(self, member: int, refused: Collection[str]) -> None:
+        """Simulated members say what is: none may refuse what another says."""
+        if refused:
+            self._fail(f"member {member:x} disbelieves: {'; '.join(refused)}")
+
     def committed(self, member: int, index: int, term: int, digest: int) -> None:
         """`member` holds an entry of `term` and content `digest` as committed at `index`."""
         known = self._entries.setdefault(index, (term, digest, member))

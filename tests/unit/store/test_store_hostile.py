@@ -57,7 +57,7 @@ def test_what_is_not_valid_is_refused_before_the_log():
     assert leader.raft.log.last_index == before
 
 
-def test_an_entry_that_is_no_command_is_passed_over_alike_and_one_of_a_later_version_ends_the_member():
+def test_an_entry_that_is_no_command_is_passed_over_alike():
     net = ReplicaNet()
     leader = net.leader()
     leader.raft.propose(b"no command")
@@ -66,6 +66,13 @@ def test_an_entry_that_is_no_command_is_passed_over_alike_and_one_of_a_later_ver
     net.settle()
     assert after.done
     net.assert_alike()
+
+
+def test_a_committed_entry_of_a_later_version_ends_the_member_and_says_what_helps():
+    net = ReplicaNet(members=1)
+    leader = net.leader()
     leader.raft.propose(msgpack.packb((1, [99, "of a later version"])))
     net.settle()
-    assert "a later version wrote it" in net.nodes[leader.member_id].failed
+    failed = net.nodes[1].failed
+    assert "cannot apply entry 3: no message has the tag 99. A later version wrote it" in failed
+    assert "start with --rejoin" in failed and "minikube-py store salvage its folder --to DIR2" in failed

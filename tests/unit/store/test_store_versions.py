@@ -148,7 +148,7 @@ def test_no_client_raises_the_version() -> None:
 
 
 def test_a_member_that_does_not_know_the_rules_stops_and_says_so() -> None:
-    net = ReplicaNet()
+    net = ReplicaNet(members=1)
     leader = net.leader()
     leader.raft.propose(pack(RaiseVersion(LATEST + 1)))
     net.settle()
