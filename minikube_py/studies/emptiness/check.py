@@ -31,7 +31,7 @@ WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "synthetic": {"n": 2560, "shards": 10},
     "openb": {"list": "default", "shards": 16},
 }
-BESIDE: Final = ("none", "repairing-max", "joint-8", "skyline")
+BESIDE: Final = ("none", "repairing-max", "joint-8", "skyline", "bounded-skyline-4")
 Build = Callable[[IntArray, int], Any]
 
 

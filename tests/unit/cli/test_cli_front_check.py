@@ -44,7 +44,7 @@ def test_an_honest_front_is_measured_beside_others(tmp_path: Path, capsys: pytes
     document = json.loads(capsys.readouterr().out)
     assert document["holds"] and [part["name"] for part in document["parts"]] == ["front", "synthetic", "openb"]
     costs = {(each["world"], each["front"]): each for each in document["costs"]}
-    assert {front for _, front in costs} == {"mine", "none", "repairing-max", "joint-8", "skyline"}
+    assert {front for _, front in costs} == {"mine", "none", "repairing-max", "joint-8", "skyline", "bounded-skyline-4"}
     for world in ("synthetic", "openb"):
         assert costs[world, "mine"]["let_through"] == costs[world, "skyline"]["let_through"] == 0.0
         assert costs[world, "none"]["let_through"] == 1.0

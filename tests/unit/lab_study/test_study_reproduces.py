@@ -40,7 +40,7 @@ def test_the_committed_journal_gives_the_committed_report() -> None:
             assert (found.outcome, found.evidence) == (wanted["outcome"], wanted["evidence"])
 
 
-LATER = ("constraints", "watched", "watched-synthetic", "range-filter", "compiled-fronts")
+LATER = ("constraints", "watched", "watched-synthetic", "range-filter", "compiled-fronts", "bounded-skyline")
 
 
 @pytest.mark.parametrize(
