@@ -334,7 +334,7 @@ def test_the_readme_names_the_skylines_strongest_rival_and_the_mode_of_the_run()
     design = Emptiness().load("quick").raw["blocks"]["openb"]
     assert report["mode"] == "quick" and len(design["quick"]["list"]) == 5 and len(design["full"]["list"]) == 23
     told = " ".join((DOCS / "../README.md").read_text(encoding="utf-8").split())
-    assert "a copy of all nodes" in told and "takes about as much CPU, up to a thousand nodes or so and one change a request" in told
+    assert "A copy of all nodes" in told and "takes about as much CPU, up to a thousand nodes or so and one change a request" in told
     assert "counted on all 23 lists of pods, timed on five" in told
 
 
