@@ -1,4 +1,4 @@
-"""Upstream's default admission plugins: Priority, DefaultTolerationSeconds, RuntimeClass.
+"""Upstream's default admission plugins: Priority, DefaultTolerationSeconds, RuntimeClass, PodTopologyLabels.
 
 `api.strategy` applies `admit` before the rules of the kind, and the API server `validate_admission` after them, as
 upstream does.
@@ -16,6 +16,7 @@ from minikube_py.fields import quantity
 
 _PODS: Final = GroupResource("", "pods", "Pod")
 TOLERATION_S: Final = 300
+TOPOLOGY: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 
@@ -37,6 +38,13 @@ def admit_pod(pod: Json, old: Json | None, cluster: Cluster) -> None:
             spec["overhead"] = overhead
         if why := take_scheduling(runtime, spec):
             _refuse(pod, why)
+
+
+def take_topology(obj: Json, node: str, cluster: Cluster) -> None:
+    """A pod that is created on a node, or the Binding of one, gets its zone and region, in place of what it says."""
+    labels = cluster.topology_of(node)
+    if taken := {key: labels[key] for key in TOPOLOGY if key in labels}:
+        obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **taken}
 
 
 def validate_overhead(pod: Json, cluster: Cluster) -> None:

@@ -51,6 +51,10 @@ class Cluster(Protocol):
         """Those of `all` that `kind.is_default` marks as defaults."""
         ...
 
+    def topology_of(self, node: str) -> Mapping[str, str]:
+        """The labels of a node, those of topology among them; empty if it is not known."""
+        ...
+
     def wall_s(self) -> float:
         """The time of the write, by the server's clock."""
         ...
@@ -69,6 +73,9 @@ class EmptyCluster:
 
     def defaults(self, kind: Kind) -> Iterable[Json]:
         return ()
+
+    def topology_of(self, node: str) -> Mapping[str, str]:
+        return {}
 
     def wall_s(self) -> float:
         return 0.0
@@ -251,6 +258,8 @@ class Kind:
     is_default: Callable[[Json], bool] = never_default
     default: Change = nothing
     admit: Admit = admits_all
+    admit_here: Admit | None = None
+    """The part of `admit` that looks at more than worker processes are told, applied to what they made."""
     validate_admission: Admit = admits_all
     admit_status: Admit = admits_all
     admit_part: Mapping[str, tuple[Admit, Admit]] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from minikube_py.api.errors import Json
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core import NODES
 from minikube_py.apiserver.preparing import KindKey, key_of
 from minikube_py.apiserver.projections import Projection, project
 from minikube_py.apiserver.watch_cache import WatchCache
@@ -18,6 +19,7 @@ class CachedCluster:
 
     def __init__(self, cache: WatchCache, clock: Clock, gates: FeatureGates = NO_GATES) -> None:
         self.gates = gates
+        self._nodes = cache.of(NODES) if NODES in cache.caches else None
         self.wall_s = clock.wall_s
         by_key = {key_of(kind): kind for kind in cache.caches}
         self._seen: dict[Kind, list[Kind]] = {
@@ -38,6 +40,11 @@ class CachedCluster:
     def defaults(self, kind: Kind) -> Iterable[Json]:
         found = self._projections[kind].defaults
         return found.values() if found else ()
+
+    def topology_of(self, node: str) -> Mapping[str, str]:
+        entry = self._nodes.entries.get(NODES.key("", node)) if self._nodes is not None else None
+        found: Mapping[str, str] = entry.labels if entry is not None else {}
+        return found
 
     def seen_by(self, kind: Kind, namespace: str) -> dict[KindKey, list[Json]]:
         """The objects that admission of `kind` reads, as a value for another process; of namespaced kinds

@@ -43,8 +43,12 @@ class Passing:
 
     async def new(self, kind: Kind, asked: Body, made: Made, passage: Passage | None, admit: Admission | None) -> Made:
         """For a create. Raises: StatusError."""
-        if admit is not None and made.value:
-            admit(kind, "", made.name, None, obj := orjson.loads(made.value))
+        if made.value and (admit is not None or kind.admit_here is not None):
+            obj = orjson.loads(made.value)
+            if admit is not None:
+                admit(kind, "", made.name, None, obj)
+            if kind.admit_here is not None:
+                kind.admit_here(obj, None, self._cluster)
             made = made._replace(value=encode(obj))
         if made.refusal is not None:
             raise made.refusal

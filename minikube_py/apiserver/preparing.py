@@ -340,6 +340,9 @@ class Seen:
     def defaults(self, kind: Kind) -> Sequence[Json]:
         return list(filter(kind.is_default, self.all(kind)))
 
+    def topology_of(self, node: str) -> Mapping[str, str]:
+        return {}
+
 
 class Made(NamedTuple):
     """`value` is to be stored, `old` itself if unchanged. `refusal` applies only after the namespace check and

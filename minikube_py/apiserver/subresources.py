@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from minikube_py.api import go_json
+from minikube_py.api.admission import take_topology
 from minikube_py.api.decode import JSON
 from minikube_py.api.errors import (
     GroupResource,
@@ -63,8 +64,15 @@ class Subresources:
         check_namespace(PODS, metadata, route.namespace)
         name = route.name or metadata.get("name") or ""
         passage = self._writer.enter(route._replace(name=name), request, "CREATE")
+
+        def place() -> None:
+            target = binding.get("target") or {}
+            if target.get("kind") == "Node" and route.resource is PODS:
+                take_topology(binding, target.get("name") or "", self._writer.cluster)
+
+        place()
         if passage is not None:
-            await passage.admit(None, binding)
+            await passage.admit(None, binding, place)
             name = route.name or binding["metadata"].get("name") or ""
         if binding["metadata"].get("name") != name:
             raise bad_request("name in URL does not match name in Binding object")

@@ -37,6 +37,7 @@ _UNMANAGED: Final = (
     "the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please "
     'set ".spec.minAvailable" field of the PDB to an integer value.'
 )
+_SEVERAL: Final = 'Pod "{}"/"{}" matches multiple PodDisruptionBudgets.  Chose "{}" arbitrarily.'
 
 
 class _Uncounted(Exception):
@@ -83,11 +84,20 @@ class DisruptionController(QueueController):
         return known[1]
 
     def _pod(self, pod: PodView) -> None:
+        matching: list[WholeView] = []
         for key in sorted(self._by_namespace.get(pod.namespace, ())):
             budget = self._budgets.store.get(key)
+            if budget is None:
+                continue
             # One whose selector was not parsed yet is in the queue: each is parsed in a step of its own.
-            if budget is not None and (key not in self._selectors or self._selector(budget).matches(pod.labels)):
+            known = key in self._selectors
+            if not known or self._selector(budget).matches(pod.labels):
                 self._workers.queue.add(key)
+                matching += [budget] if known else []
+        if len(matching) > 1:
+            why = _SEVERAL.format(pod.namespace, pod.name, matching[0].name)
+            involved = Involved("Pod", pod.namespace, pod.name, pod.uid, resource_version=pod.resource_version)
+            self._events.event(involved, "Warning", "MultiplePodDisruptionBudgets", why)
 
     async def _sync(self, key: str) -> None:
         budget = self._budgets.store.get(key)

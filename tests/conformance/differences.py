@@ -439,7 +439,6 @@ ADMISSION: dict[str, str] = {
     "ServiceAccount": "off unless `--enable-admission-plugins=ServiceAccount` says so: pods grow by 60 % (ADR 0045)",
     "NodeRestriction": "always on; upstream has it off by default, and kubeadm turns it on",
     "TaintNodesByCondition": "a node takes pods from its creation on: clusters without controllers schedule, too",
-    "PodTopologyLabels": "a pod does not get the zone and region of its node as labels",
     "ClusterTrustBundleAttest": "does nothing upstream either: ClusterTrustBundle is behind a gate that is off",
 }
 """Plugins that are on by default on one side alone; comparisons of other things run upstream without them."""

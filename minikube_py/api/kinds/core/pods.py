@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from minikube_py.api.admission import admit_pod, validate_overhead
+from minikube_py.api.admission import admit_pod, take_topology, validate_overhead
 from minikube_py.api.apply.assigned import EACH, always, when
 from minikube_py.api.defaults_pod import default_admitted_pod, default_pod
 from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
@@ -187,6 +187,12 @@ def _admit(pod: Json, old: Json | None, cluster: Cluster) -> None:
     if old is None:
         limit_ranges.fill_up(pod, cluster)
     admit_pod(pod, old, cluster)
+    _take_topology(pod, old, cluster)
+
+
+def _take_topology(pod: Json, old: Json | None, cluster: Cluster) -> None:
+    if old is None and (node := pod["spec"].get("nodeName")):
+        take_topology(pod, node, cluster)
 
 
 def _within_limits(pod: Json, old: Json | None, cluster: Cluster) -> None:
@@ -247,6 +253,7 @@ PODS: Final = Kind(
     default=default_pod,
     canonicalize=default_admitted_pod,
     admit=_admit,
+    admit_here=_take_topology,
     validate_admission=_within_limits,
     sees=(
         ("scheduling.k8s.io", "v1", "priorityclasses"), ("node.k8s.io", "v1", "runtimeclasses"), *limit_ranges.SEEN,
