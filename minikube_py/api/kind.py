@@ -259,7 +259,7 @@ class Kind:
     default: Change = nothing
     admit: Admit = admits_all
     admit_here: Admit | None = None
-    """The part of `admit` that looks at more than worker processes are told, applied to what they made."""
+    """The part of `admit` that looks at what worker processes do not know; applied to what they made."""
     validate_admission: Admit = admits_all
     admit_status: Admit = admits_all
     admit_part: Mapping[str, tuple[Admit, Admit]] = field(default_factory=dict)

@@ -12,8 +12,10 @@ Json = dict[str, Any]
 NAMESPACE = "small"
 IN, APPS = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/apps/v1/namespaces/{NAMESPACE}"
 _MERGE, _JSON_PATCH, _YAML, _LIST = "application/merge-patch+json", "application/json-patch+json", "application/yaml", "application/json"
-_TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+_TEMPLATE: Json = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
 _TABLE = ";as=Table;v=v1;g=meta.k8s.io"
+_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+_NODES: dict[str, dict[str, str]] = {"small-bare": {"a": "b"}, "small-region": {_REGION: "r1"}, "small-both": {_ZONE: "z1", _REGION: "r1", "rack": "4"}}
 _SCALED = {"deployments": APPS, "replicasets": APPS, "statefulsets": APPS, "replicationcontrollers": IN}
 
 
@@ -23,6 +25,8 @@ def setup() -> Iterator[Ask]:
         selector: Json = {"a": "b"} if plural == "replicationcontrollers" else {"matchLabels": {"a": "b"}}
         spec = {"replicas": 1, "selector": selector, "template": _TEMPLATE, **({"serviceName": "s"} if plural == "statefulsets" else {})}
         yield Ask("setup", "POST", f"{at}/{plural}", {"metadata": {"name": "n"}, "spec": spec})
+    for name, labels in _NODES.items():
+        yield Ask("setup", "POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
 
 
 def cases() -> Iterator[Ask]:
@@ -30,6 +34,31 @@ def cases() -> Iterator[Ask]:
     yield from _watches()
     yield from _options()
     yield from _evictions()
+    yield from _topology()
+
+
+def known() -> tuple[Ask, bytes]:
+    """Once a pod made so has the label, admission knows the nodes."""
+    spec = {**_TEMPLATE["spec"], "nodeName": [*_NODES][-1]}
+    return Ask("setup", "POST", f"{IN}/pods?dryRun=All", {"metadata": {"name": "probe"}, "spec": spec}), _ZONE.encode()
+
+
+def _topology() -> Iterator[Ask]:
+    """Pods get the zone and region of their node."""
+    pods, spec = f"{IN}/pods", _TEMPLATE["spec"]
+    for node in ("", *_NODES, "small-none"):
+        for labels in ({}, {"app": "x", _ZONE: "own"}):
+            name = f"on-{node or 'none'}-{len(labels)}"
+            placed = {**spec, **({"nodeName": node} if node else {})}
+            yield Ask("pod on a node", "POST", pods, {"metadata": {"name": name, "labels": labels}, "spec": placed})
+            for number, kind in enumerate(("Node", "")) if node else ():
+                for at in ("{}/{}/binding", f"{IN}/bindings"):
+                    bound = f"to-{node}-{len(labels)}-{number}-{at.count('{')}"
+                    metadata = {"name": bound, "labels": labels}
+                    yield Ask("pod to bind", "POST", pods, {"metadata": metadata, "spec": spec})
+                    body = {"metadata": {"name": bound}, "target": {"name": node, **({"kind": kind} if kind else {})}}
+                    yield Ask("binding", "POST", at.format(pods, bound), body)
+                    yield Ask("bound pod", "GET", f"{pods}/{bound}")
 
 
 def _scales() -> Iterator[Ask]:

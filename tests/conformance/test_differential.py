@@ -132,7 +132,10 @@ def test_subresources_of_pods_answer_as_upstream() -> None:
 def test_what_few_ask_is_answered_as_upstream() -> None:
     report = judging.Report()
     with both() as (theirs, mine):
-        take_all(report, theirs, mine, (*small_cases.setup(), *small_cases.cases()))
+        take_all(report, theirs, mine, small_cases.setup())
+        for server in (theirs, mine):
+            patience.eventually(partial(_says, server, *small_cases.known()), "admission knows the nodes")
+        take_all(report, theirs, mine, small_cases.cases())
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 

@@ -20,9 +20,9 @@ def _node(name: str, **labels: str) -> dict[str, Any]:
 def _pod(name: str, node: str = "", labels: dict[str, str] | None = None, **annotations: str) -> dict[str, Any]:
     spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
     metadata = {"name": name, "labels": labels or {}, "annotations": annotations}
-    return {
-        "kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {**spec, **({"nodeName": node} if node else {})}
-    }  # fmt: skip
+    if node:
+        spec["nodeName"] = node
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}
 
 
 def _binding(name: str, node: str, kind: str = "Node") -> dict[str, Any]:
