@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,12 @@ Record = dict[str, Any]
 def digest(design: Design) -> str:
     raw = orjson.dumps([design.raw, design.mode], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(raw).hexdigest()[:16]
+
+
+def fingerprint(records: Iterable[Record]) -> str:
+    """Of the records of a run, in any order."""
+    ordered = sorted(records, key=lambda record: str(record["key"]))
+    return hashlib.sha256(orjson.dumps(ordered, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
 
 class Journal:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from minikube_py.lab import plots
 from minikube_py.lab.study.experiment import Rates
+from minikube_py.lab.study.journal import fingerprint
+from minikube_py.lab.study.measured import RECORDED
 from minikube_py.lab.study.statistics import of_clusters, share_interval
 from minikube_py.studies.bloom.ledger import BASE, IDEAL, JOINT, PLAIN, Cell, Price
 from minikube_py.studies.bloom.predictions import Evidence, probe_break_even_us
@@ -40,8 +42,12 @@ def line(name: str) -> dict[str, Any]:
     return {"color": colour(name), "linestyle": STYLES[name][2] if name in STYLES else "-", "label": label(name)}
 
 
-def _saved(figure: Any, path: Path, name: str, **figures: object) -> Path:
-    plots.entitle(figure, TEXTS["titles"][name].format(**figures))
+def _saved(evidence: Evidence, figure: Any, path: Path, name: str, **figures: object) -> Path:
+    title = TEXTS["titles"][name].format(**figures)
+    if fingerprint(evidence.records) != TEXTS[RECORDED]:
+        # What the title says was seen in another run.
+        title = f"{PICTURES[name][0]}\n\n{title.partition(chr(10) * 2)[2]}"
+    plots.entitle(figure, title)
     return plots.save(figure, path)
 
 
@@ -71,7 +77,7 @@ def winner_heat(evidence: Evidence, path: Path) -> Path | None:
             axes[row][column].set_xlabel("nodes")
         axes[row][0].set_ylabel("share of each resource in use")
     figure.subplots_adjust(wspace=0.16, hspace=0.42)
-    return _saved(figure, path, "winners")
+    return _saved(evidence, figure, path, "winners")
 
 
 def _heat(
@@ -136,7 +142,7 @@ def latencies(evidence: Evidence, path: Path) -> Path | None:
     ):
         at = {"ha": "right", "transform": axes[0][1].transAxes}
         axes[0][1].text(0.99, 0.94 - 0.06 * row, text, color=ink, fontsize=9, fontweight="bold", **at)
-    return _saved(figure, path, "latency", nodes=int(cell.levels["n"]))
+    return _saved(evidence, figure, path, "latency", nodes=int(cell.levels["n"]))
 
 
 def _spread(cell: Cell, name: str, kind: str) -> tuple[float, float, float]:
@@ -183,7 +189,7 @@ def false_positives(evidence: Evidence, path: Path) -> Path | None:
         axes[row][0].set_xticks(sizes)
         axes[row][0].set_ylabel("share of empty ranges\nlet through (logarithmic)")
         plots.label_ends(axes[row][-1], ends)
-    return _saved(figure, path, "rates")
+    return _saved(evidence, figure, path, "rates")
 
 
 BOUND: Final = "least possible if any\nrange may be asked"
@@ -241,7 +247,7 @@ def break_evens(evidence: Evidence, path: Path) -> Path | None:
     axes[0][0].set_xticks([0, *(10.0**power for power in range(8))])
     axes[0][0].set_yticks(range(len(names)), [label(name) for name in names])
     axes[0][0].set_ylim(len(names) - 0.5, -0.5)
-    return _saved(figure, path, "break-even") if drawn else None
+    return _saved(evidence, figure, path, "break-even") if drawn else None
 
 
 def decay(evidence: Evidence, path: Path) -> Path | None:
@@ -283,7 +289,7 @@ def decay(evidence: Evidence, path: Path) -> Path | None:
     axes[0][1].set_ylabel("shards opened for a request\n(logarithmic)")
     axes[0][1].set_title("Shards opened")
     plots.label_ends(axes[0][1], ends)
-    return _saved(figure, path, "decay", nodes=nodes)
+    return _saved(evidence, figure, path, "decay", nodes=nodes)
 
 
 def _seeds(axes: Any, xs: Sequence[float], values: Sequence[Sequence[float]], name: str) -> None:
@@ -327,7 +333,7 @@ def throughput(evidence: Evidence, path: Path) -> Path | None:
     axes[0][0].set_yscale("log")
     axes[0][0].set_ylabel("requests/s in process,\nupdates included (logarithmic)")
     plots.label_ends(axes[0][-1], ends)
-    return _saved(figure, path, "throughput")
+    return _saved(evidence, figure, path, "throughput")
 
 
 def revisions(evidence: Evidence, path: Path) -> Path | None:
@@ -365,7 +371,7 @@ def revisions(evidence: Evidence, path: Path) -> Path | None:
     for shown in axes[0]:
         shown.set_xscale("log")
     axes[0][0].set_xlim(right=30 * max(sizes))
-    return _saved(figure, path, "revisions", nodes=nodes)
+    return _saved(evidence, figure, path, "revisions", nodes=nodes)
 
 
 def constants(evidence: Evidence, path: Path) -> Path | None:
@@ -406,7 +412,7 @@ def constants(evidence: Evidence, path: Path) -> Path | None:
         "cost of opening a shard from which it pays,\n\N{MICRO SIGN}s (logarithmic from 10 on; 0: always)"
     )
     plots.label_ends(axes[0][-1], ends)
-    return _saved(figure, path, "constants")
+    return _saved(evidence, figure, path, "constants")
 
 
 def end_to_end(rates: Rates, path: Path) -> Path | None:

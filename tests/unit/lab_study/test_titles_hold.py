@@ -377,6 +377,26 @@ def test_the_pictures_of_compiled_fronts_are_drawn_from_their_journal(tmp_path: 
         assert path.read_bytes() == (DOCS / "studies" / path.name).read_bytes(), f"{path.name}: run `make pictures`"
 
 
+@pytest.mark.parametrize("study", [Prediction(), Emptiness(), Bloom()], ids=lambda study: str(study.name))
+def test_titles_of_a_recorded_run_are_not_put_over_another(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One figure of one unit differs."""
+    mode = {"prediction": "full", "emptiness": "quick", "bloom": "medium"}[study.name]
+    records = lines_of(f"{study.name}-{mode}.jsonl.gz")
+    records[0] = {**records[0], "took_s": -1}
+    told: list[str] = []
+    monkeypatch.setattr(plots, "entitle", lambda figure, title: told.append(title))
+    monkeypatch.setattr(plots, "save", lambda figure, path: path)
+    if isinstance(study, Bloom):
+        pictures.decay(Evidence(study.load(mode), records), Path())
+        assert told[0].startswith("Decay after churn, nothing rebuilt\n\n")
+        assert "bars: lowest and highest seed" in told[0]
+        return
+    design = study.load(mode)
+    Measured(design, records, labels_beside(study.packaged), study.shares).draw(Path(), study.name)
+    captions = [each["caption"] for each in design.raw["pictures"]]
+    assert len(told) == len(captions) and all(title.startswith(of) for title, of in zip(told, captions))
+
+
 def test_a_predictor_is_called_what_it_is() -> None:
     """`max` is the greater of others; it was shown as the maximum so far."""
     others = MaxOf.defaults["of"]
