@@ -70,7 +70,7 @@ def code_of(study: Study) -> list[Path]:
         others = {path.parent for path in module.parent.glob("*/study.py")}
         return sorted(path for path in module.parent.rglob("*.py") if not others.intersection(path.parents))
     loaded = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
-    beneath = {path for file in loaded if file and (path := Path(file).resolve()).is_relative_to(module.parent)}
+    beneath = [path for file in loaded if file and (path := Path(file).resolve()).is_relative_to(module.parent)]
     return sorted({module, *(path for path in beneath if path.suffix == ".py" and "site-packages" not in path.parts)})
 
 
