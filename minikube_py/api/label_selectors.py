@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Final
 
-from minikube_py.api.meta import is_label_value, is_qualified_name
+from minikube_py.api.meta import are_label_keys, are_label_values, is_qualified_name
 from minikube_py.api.selectors import LabelRequirement, LabelSelector
 
 
@@ -23,10 +24,9 @@ class _Nothing(LabelSelector):
 NOTHING: Final = _Nothing((LabelRequirement("", "in"),))
 _OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
-
-_PREFIX: Final = r"(?=.{1,253}\Z)(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
-_COMMON: Final = re.compile(_PREFIX + "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-"""Keys that are valid without asking the rules in Python, of which there may be thousands."""
+_KEY: Final = itemgetter(0)
+_VALUES: Final = itemgetter(2)
+_REQUIREMENT: Final[Callable[[tuple[Any, ...]], LabelRequirement]] = partial(tuple.__new__, LabelRequirement)
 
 
 class InvalidSelector(ValueError):
@@ -37,16 +37,23 @@ def selector_of(document: Mapping[str, Any] | None) -> LabelSelector:
     """What `document` selects: a missing one nothing, an empty one everything. Raises: InvalidSelector."""
     if document is None:
         return NOTHING
-    found = [LabelRequirement(key, "=", (value,)) for key, value in (document.get("matchLabels") or {}).items()]
+    labels: Mapping[str, str] = document.get("matchLabels") or {}
+    found = list(map(_REQUIREMENT, zip(labels, repeat("="), zip(labels.values()))))
     for expression in document.get("matchExpressions") or ():
         op, values = _OPERATORS.get(expression.get("operator") or ""), expression.get("values") or ()
         if op is None or bool(values) != (op in ("in", "notin")):
             raise InvalidSelector(f"operator {expression.get('operator')!r} with {len(values)} values")
         found.append(LabelRequirement(expression.get("key") or "", op, tuple(sorted(values))))
-    for key, _, texts in found:
-        if (not _COMMON.fullmatch(key) and is_qualified_name(key)) or any(map(is_label_value, texts)):
+    if not are_label_keys([*map(_KEY, found)]) or not are_label_values([*chain.from_iterable(map(_VALUES, found))]):
+        _check(found)
+    return LabelSelector(tuple(sorted(found, key=_KEY)))
+
+
+def _check(requirements: Iterable[LabelRequirement]) -> None:
+    """Raises: InvalidSelector."""
+    for key, _, texts in requirements:
+        if is_qualified_name(key) or not are_label_values(texts):
             raise InvalidSelector(f"{key!r} or one of its values is not a label")
-    return LabelSelector(tuple(sorted(found, key=itemgetter(0))))
 
 
 def selects(document: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from minikube_py.api.selectors import FieldRequirement, LabelRequirement
@@ -68,10 +68,13 @@ class _Values:
         return self.below is None or number < self.below
 
 
+_EQUAL: Final = frozenset(("=", "=="))
+
+
 def compile_labels(requirements: tuple[LabelRequirement, ...]) -> Callable[[Labels | None], bool]:
     if not requirements:
         return always
-    if all(op in ("=", "==") for _, op, _ in requirements):
+    if {op for _, op, _ in requirements} <= _EQUAL:
         wanted = {key: values[0] for key, _, values in requirements}
         if len(requirements) == 1:
             ((key, value),) = wanted.items()

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
 from minikube_py.api.errors import FieldError, aggregate, bad_request, go_quote, invalid_value
@@ -79,7 +80,7 @@ class LabelSelector:
 
     def __init__(self, requirements: tuple[LabelRequirement, ...]) -> None:
         self.requirements = requirements
-        self.keys = len({requirement.key for requirement in requirements})
+        self.keys = len(set(map(_KEY, requirements)))
         self.matches: Callable[[Labels | None], bool] = compile_labels(requirements)
 
     def __str__(self) -> str:
@@ -96,6 +97,7 @@ class LabelSelector:
         return None
 
 
+_KEY: Final = itemgetter(0)
 EVERYTHING: Final = LabelSelector(())
 
 _SPECIAL: Final = "=!(),><"

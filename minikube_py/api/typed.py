@@ -469,7 +469,11 @@ def _map_checker(element: Type) -> Convert:
     if convert is None:
         return check_plain
 
+    quantities = convert is _fast_quantity
+
     def check(items: dict[str, Any]) -> None:
+        if quantities and _all_canonical(items):
+            return
         for key, item in items.items():
             if item.__class__ is not cls and (cls is not None or item is None):
                 raise Undecided
@@ -482,6 +486,8 @@ def _map_checker(element: Type) -> Convert:
 
 _quantities: dict[str, str | None] = {}
 """The canonical form of quantities met, None where it is the text itself."""
+_canonical_quantities: set[Any] = set()
+"""Those that are the text itself."""
 _QUANTITIES_MAX: Final = 20_000
 
 
@@ -497,6 +503,13 @@ def _fast_quantity(value: Any) -> str | None:
     return _quantities[value]
 
 
+def _all_canonical(quantities: dict[str, Any]) -> bool:
+    try:
+        return _canonical_quantities.issuperset(quantities.values())
+    except TypeError:
+        raise Undecided from None
+
+
 def _remember(text: str) -> None:
     try:
         form = values.quantity(text)
@@ -504,7 +517,10 @@ def _remember(text: str) -> None:
         raise Undecided from None
     if len(_quantities) >= _QUANTITIES_MAX:
         _quantities.clear()
+        _canonical_quantities.clear()
     _quantities[text] = None if form == text else form
+    if form == text:
+        _canonical_quantities.add(text)
 
 
 def _fast_time(value: str) -> None:

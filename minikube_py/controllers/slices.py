@@ -78,7 +78,8 @@ def identity(endpoint: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def port_key(ports: Iterable[Mapping[str, Any]]) -> PortKey:
-    return tuple(sorted(tuple(str(p.get(n)) for n in ("name", "port", "protocol", "appProtocol")) for p in ports))
+    texts = [(p.get("name"), p.get("port"), p.get("protocol"), p.get("appProtocol")) for p in ports]
+    return tuple(sorted([(str(name), str(port), str(proto), str(app)) for name, port, proto, app in texts]))
 
 
 def _target_of(endpoint: Mapping[str, Any]) -> Object:

@@ -306,17 +306,15 @@ class NodeColumns:
             node = self._admit(new.name)
         known = node.present
         if not known:
-            node.present = True
+            node.present = self.present[node.slot] = True
             self.count += 1
-            self.present[node.slot] = True
         old_labels = node.labels
         moves = not known or self.topology.would_move(node, new)
         if moves:
             self.topology.leave(node)
-        node.uid = new.uid
         node.labels, node.taints, node.unschedulable = new.labels, new.taints, new.unschedulable
         node.conditions, node.annotations_hash = new.conditions, new.annotations_hash
-        node.declared_features = new.declared_features
+        node.uid, node.declared_features = new.uid, new.declared_features
         slot = node.slot
         if self.order is not None:
             self.order.put(node.name, slot, node.labels)
@@ -325,14 +323,8 @@ class NodeColumns:
             node.images = new.images
         self.unschedulable[slot] = new.unschedulable
         self.taint_class[slot] = self._taint_id(new.taints)
-        for resource in node.allocatable:
-            if resource not in new.allocatable:
-                self._take_away(resource, slot)
-        for resource, amount in new.allocatable.items():
-            if resource not in node.allocatable:
-                self._nodes_with[resource] = self._nodes_with.get(resource, 0) + 1
-            self._row(self._allocatable, resource)[slot] = min(amount, COLUMN_MAX)
-        node.allocatable = new.allocatable
+        if node.allocatable is not new.allocatable:
+            self._allocate(node, new.allocatable)
         if old_labels != new.labels:
             self._relabel(slot, old_labels, new.labels)
         if moves:
@@ -346,15 +338,12 @@ class NodeColumns:
         if node is None or not node.present:
             return
         self.topology.leave(node)
-        node.present = False
-        self.count -= 1
         slot = node.slot
-        self.present[slot] = False
+        node.present = self.present[slot] = False
+        self.count -= 1
         if self.order is not None:
             self.order.remove(name)
-        for resource in node.allocatable:
-            self._take_away(resource, slot)
-        node.allocatable = {}
+        self._allocate(node, {})
         self.images.change(slot, node.images, ())
         node.images = ()
         self._relabel(slot, node.labels, {})
@@ -365,12 +354,23 @@ class NodeColumns:
         if not node.pods:
             self._dismiss(node)
 
-    def _take_away(self, resource: str, slot: int) -> None:
-        self._allocatable[resource][slot] = 0
-        self._nodes_with[resource] -= 1
-        if not self._nodes_with[resource]:
-            del self._nodes_with[resource], self._allocatable[resource]
+    def _allocate(self, node: NodeInfo, wanted: dict[str, int]) -> None:
+        """Only what differs: a node may have thousands of resources."""
+        slot, had, rows, nodes_with = node.slot, node.allocatable, self._allocatable, self._nodes_with
+        node.allocatable = wanted
+        for resource in [each for each in had if each not in wanted]:
+            if (others := nodes_with[resource] - 1) > 0:
+                nodes_with[resource] = others
+                rows[resource][slot] = 0
+                continue
+            del nodes_with[resource], rows[resource]
             self._forget(resource)
+        for resource, amount in [item for item in wanted.items() if had.get(item[0]) != item[1]]:
+            if resource not in had:
+                nodes_with[resource] = nodes_with.get(resource, 0) + 1
+            if (row := rows.get(resource)) is None:
+                row = rows[resource] = np.zeros(self.capacity, np.int64)
+            row[slot] = amount if amount < COLUMN_MAX else COLUMN_MAX
 
     def _forget(self, resource: str) -> None:
         """The rows of a resource that neither nodes nor pods have any more."""

@@ -545,6 +545,26 @@ def _is_preempted(status: Mapping[str, Any]) -> bool:
     return False
 
 
+_allocatables = Bounded(4096, 32 << 20)
+_AMOUNT_BYTES = 150
+
+
+def _allocatable(quantities: Mapping[str, Any]) -> Amounts:
+    """Interned: never changed in place. Nodes are alike, and most updates of one leave its amounts."""
+    key = orjson.dumps(quantities)
+    found: Amounts | None = _allocatables.known(key)
+    if found is None:
+        found = {}
+        for name, value in quantities.items():
+            try:
+                units = wide_units(name, value)
+            except QuantityError:
+                continue
+            found[name] = 0 if units < 0 else units if units < AMOUNT_MAX else AMOUNT_MAX - 1
+        _allocatables(key, found, _AMOUNT_BYTES * len(found))
+    return found
+
+
 def project_node(obj: Mapping[str, Any]) -> NodeInfo:
     """A NodeInfo without pods. Unparsable allocatable amounts are omitted."""
     metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
@@ -555,11 +575,7 @@ def project_node(obj: Mapping[str, Any]) -> NodeInfo:
         Taint(t.get("key", ""), t.get("value") or "", t.get("effect", "")) for t in spec.get("taints") or ()
     )
     node.unschedulable = bool(spec.get("unschedulable"))
-    for name, value in (status.get("allocatable") or {}).items():
-        try:
-            node.allocatable[name] = max(0, min(wide_units(name, value), AMOUNT_MAX - 1))
-        except QuantityError:
-            continue
+    node.allocatable = _allocatable(status.get("allocatable") or {})
     node.conditions = tuple(sorted((c.get("type", ""), c.get("status", "")) for c in status.get("conditions") or ()))
     annotations = metadata.get("annotations")
     node.annotations_hash = hash(frozenset(annotations.items())) if annotations else 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, invalid_value, not_supported
-from minikube_py.api.meta import is_label_value, is_qualified_name
+from minikube_py.api.meta import are_label_values, is_label_value, is_qualified_name
 from minikube_py.scheduler.columns import label_as_int
 
 
@@ -51,7 +51,7 @@ def _expression(expression: Mapping[str, Any], path: str) -> list[FieldError]:
             if label_as_int(value) is None:
                 text = "for 'Gt', 'Lt' operators, the value must be an integer"
                 errors.append(invalid_value(f"{path}.values[{i}]", value, text))
-    for i, value in enumerate(values):
+    for i, value in enumerate(() if are_label_values(values) else values):
         errors += [invalid_value(f"{path}.values[{i}][{key}]", value, text) for text in _joined(is_label_value(value))]
     return errors
 

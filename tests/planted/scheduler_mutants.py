@@ -36,8 +36,8 @@ class SchedulerMutant(NamedTuple):
 MUTANTS: tuple[SchedulerMutant, ...] = (
     SchedulerMutant(
         "columns: a resource that a node lost is still there", RECOUNTS, "columns.py",
-        "            if resource not in new.allocatable:\n                self._take_away(resource, slot)",
-        "            if resource not in new.allocatable:\n                continue",
+        "[each for each in had if each not in wanted]",
+        "[each for each in had if not wanted]",
         "only what the node has is written to its row",
     ),
     SchedulerMutant(
