@@ -1,4 +1,4 @@
-"""What is done for each of thousands of labels, values or amounts takes few steps of Python, or none: counted in lines."""
+"""Thousands of labels, values or amounts take few steps of Python each, or none: counted in lines."""
 
 from __future__ import annotations
 
