@@ -258,8 +258,9 @@ class Kind:
     is_default: Callable[[Json], bool] = never_default
     default: Change = nothing
     admit: Admit = admits_all
-    admit_here: Admit | None = None
-    """The part of `admit` that looks at what worker processes do not know; applied to what they made."""
+    admit_here: tuple[bytes, Admit] | None = None
+    """The part of `admit` that looks at what worker processes do not know; applied to what they made, where its JSON
+    has these bytes."""
     validate_admission: Admit = admits_all
     admit_status: Admit = admits_all
     admit_part: Mapping[str, tuple[Admit, Admit]] = field(default_factory=dict)

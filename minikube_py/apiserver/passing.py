@@ -43,12 +43,14 @@ class Passing:
 
     async def new(self, kind: Kind, asked: Body, made: Made, passage: Passage | None, admit: Admission | None) -> Made:
         """For a create. Raises: StatusError."""
-        if made.value and (admit is not None or kind.admit_here is not None):
+        mark, admit_here = kind.admit_here or (b"", None)
+        here = admit_here if mark in made.value else None
+        if made.value and (admit is not None or here is not None):
             obj = orjson.loads(made.value)
             if admit is not None:
                 admit(kind, "", made.name, None, obj)
-            if kind.admit_here is not None:
-                kind.admit_here(obj, None, self._cluster)
+            if here is not None:
+                here(obj, None, self._cluster)
             made = made._replace(value=encode(obj))
         if made.refusal is not None:
             raise made.refusal

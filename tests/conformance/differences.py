@@ -449,7 +449,7 @@ CONTROLLERS: dict[str, str] = {
     "ttl-controller": "nodes are not annotated with `node.alpha.kubernetes.io/ttl`, which only kubelets read",
     "legacy-serviceaccount-token-cleaner-controller": "unused tokens in Secrets are never removed",
     "validatingadmissionpolicy-status-controller": "types of policies are not checked: no `status.typeChecking`",
-    "node-ipam-controller": "does nothing upstream either without `--allocate-node-cidrs`, which is off",
+    "node-ipam-controller": "does nothing upstream either: its flag allocate-node-cidrs is off",
     "storage-version-migrator-controller": "does nothing upstream either: its gate StorageVersionMigrator is off",
     "simulated-volume-provisioner": "only here: it provisions volumes for the StorageClass of [simulated volumes]"
     "(../faq.md#do-statefulsets-and-volumes-work)",

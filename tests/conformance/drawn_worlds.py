@@ -88,7 +88,8 @@ class World:
                 await self._settle()
         finally:
             kubelets.cancel()
-            await asyncio.gather(kubelets, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await kubelets
         kind = self.drawn[0].body["kind"]
         await self.told.read(self.client, self.namespace, kind, self.plain)
         for one in self.drawn:

@@ -63,13 +63,13 @@ class _Check:
             self._scalar(f"defaults.{factor}", level)
         for block, made in raw["blocks"].items():
             self._block(f"blocks.{block}", self._table(f"blocks.{block}", made))
+        for block in raw["blocks"]:
+            self._candidates(block)
         groups = [name for made in raw["blocks"].values() for name in made.get("candidates", ())]
         self._keys("the design", raw, (*DOCUMENT, *self._known.settings, *dict.fromkeys(groups)))
         share = raw.get("confidence", 0.95)
         if not _number(share) or not 0 < share < 1:
             self._fail("confidence", f"is {share!r}; write a number between 0 and 1, such as 0.95")
-        for block in raw["blocks"]:
-            self._candidates(block)
         for kind in ENTRIES:
             self._entries(kind)
 
@@ -95,8 +95,8 @@ class _Check:
     def _candidates(self, block: str) -> None:
         made, place = self._raw["blocks"][block], f"blocks.{block}.candidates"
         asked = made.get("candidates", [])
-        for name in [asked, *(self._raw[each] for each in asked if each in self._raw)]:
-            if not isinstance(name, list) or not all(isinstance(each, str) for each in name):
+        for name in (asked, *(self._raw[each] for each in (asked if _texts(asked) else ()) if each in self._raw)):
+            if not _texts(name):
                 self._fail(place, f"names {name!r}; write a list of names, or of lists of names of the design")
         self._once(place, self._names(block))
 
@@ -122,6 +122,9 @@ class _Check:
         for key in NAMES:
             if key in each and not isinstance(each[key], str):
                 self._fail(f"{place}: {key}", f"is {each[key]!r}, no name")
+        for key in ("by", "candidates", "figures"):
+            if not _texts(each.get(key, [])):
+                self._fail(f"{place}: {key}", f"is {each[key]!r}, no list of names")
         for factor in [*(each[key] for key in ("x", "panels", "factor", "other") if key in each), *each.get("by", ())]:
             self._one_of(place, factor, self._factors, "factor")
         if "block" in each:
@@ -203,6 +206,10 @@ def _named(raw: Table, block: str) -> Iterator[tuple[str, str, list[str]]]:
                 figures = [each[key] for key in ("figure", "y") if key in each] + list(each.get("figures", ()))
                 for figure in figures:
                     yield f"{kind} {each.get('name', number)}", figure, names
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _number(value: Any) -> bool:

@@ -20,8 +20,8 @@ from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import Absent, Account, Rates, Report, Study
 from minikube_py.lab.study.measured import Measured, labels_beside
 
-PLAIN: Final = (bool, int, float, str, bytes, type(None), tuple, list, set, frozenset, dict, np.generic, np.ndarray)
-"""Types of answers that are values."""
+PLAIN: Final = (bool, int, float, str, bytes, type(None))
+"""Types of answers that are values, beside numpy's, and containers of such."""
 
 
 class Batch(NamedTuple):
@@ -185,9 +185,14 @@ def _refuse_late(answers: Any, right: Any) -> None:
     """Raises: StudyError for an answer that may compute itself when it is compared."""
     kinds = {type(each) for each in (right if type(right) in (list, tuple) else ())}
     listed = answers.ravel().tolist() if isinstance(answers, np.ndarray) and answers.dtype.hasobject else answers
-    for each in () if isinstance(listed, np.ndarray) else listed:
-        late = not isinstance(each, PLAIN) and type(each) not in kinds
-        if late or (isinstance(each, tuple) and type(each).__iter__ is not tuple.__iter__):
+    pending = [] if isinstance(listed, np.ndarray) else list(listed)
+    while pending:
+        each = pending.pop()
+        if type(each) in (tuple, list, set, frozenset):
+            pending += each
+        elif type(each) is dict:
+            pending += [*each, *each.values()]
+        elif type(each) not in PLAIN and type(each) not in kinds and type(each).__module__ != "numpy":
             raise StudyError(f"its answers are no values but {type(each).__name__}: answer numbers, texts or tuples")
 
 

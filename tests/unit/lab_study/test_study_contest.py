@@ -315,9 +315,10 @@ def test_work_is_paid_for_wherever_it_is_done(how: str, planted: Any) -> None:
     assert (told in warnings(study, design, records)) is (how == "another thread")
 
 
-def test_an_answer_that_computes_when_it_is_compared_is_none(planted: Any) -> None:
-    lie = "class Late:\n    def __ne__(self, other):\n        return False\n\n\n"
-    lie += "class Sorted(Scan):\n    def answer(self, asked):\n        return [Late() for _ in asked]\n"
+@pytest.mark.parametrize(("kind", "answer"), [("Late", "Late()"), ("Late(int)", "Late()"), ("Late", "(0, Late())")])
+def test_an_answer_that_computes_when_it_is_compared_is_none(kind: str, answer: str, planted: Any) -> None:
+    lie = f"class {kind}:\n    def __ne__(self, other):\n        return False\n\n\n"
+    lie += f"class Sorted(Scan):\n    def answer(self, asked):\n        return [{answer} for _ in asked]\n"
     study, design, records = planted("class Sorted(Scan):", lie)
     assert "sorted (failed) (in 8 units): StudyError: its answers are no values but Late" in warnings(
         study, design, records

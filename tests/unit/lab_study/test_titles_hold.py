@@ -335,7 +335,7 @@ def test_the_readme_names_the_skylines_strongest_rival_and_the_mode_of_the_run()
     assert report["mode"] == "quick" and len(design["quick"]["list"]) == 5 and len(design["full"]["list"]) == 23
     told = " ".join((DOCS / "../README.md").read_text(encoding="utf-8").split())
     assert "A copy of all nodes" in told and "takes about as much CPU, up to a thousand nodes or so and one change a request" in told
-    assert "counted on all 23 lists of pods, timed on five" in told
+    assert "(the four vectors on five lists of pods, the rest counted on 23 and timed on five)" in told
 
 
 def test_what_only_the_skyline_does_is_said_of_the_fronts_that_are_shown(drawn: dict[str, Shown]) -> None:

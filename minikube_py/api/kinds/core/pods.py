@@ -253,7 +253,7 @@ PODS: Final = Kind(
     default=default_pod,
     canonicalize=default_admitted_pod,
     admit=_admit,
-    admit_here=_take_topology,
+    admit_here=(b'"nodeName"', _take_topology),
     validate_admission=_within_limits,
     sees=(
         ("scheduling.k8s.io", "v1", "priorityclasses"), ("node.k8s.io", "v1", "runtimeclasses"), *limit_ranges.SEEN,
