@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from cryptography.x509.oid import NameOID
@@ -24,7 +24,7 @@ CERTIFICATE: Final = "CERTIFICATE"
 _BEGIN, _END, _DASHES = b"\n-----BEGIN ", b"\n-----END ", b"-----"
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]*={0,2}")
 _ORGANIZATION: Final = NameOID.ORGANIZATION_NAME
-_UNREADABLE: Final = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
+_UNREADABLE: Final = (ValueError, UnsupportedAlgorithm, InternalError, x509.InvalidVersion)
 
 
 class BadRequest(ValueError):

@@ -12,7 +12,7 @@ class Following:
     """`agreed`: up to where this log is known to match the leader's, not yet reported to the leader. One reply reports
     it for everything that arrived since, once it is durable. `offered`: a snapshot that is taken over at the next
     write. `denied_by`: a leader, and its term, that says that another entry than this log's is committed; nothing of it
-    is believed until an append fits."""
+    is believed until entries fit up to the commit."""
 
     __slots__ = ("_remembered", "_state", "agreed", "denied_by", "offered")
 
@@ -30,16 +30,9 @@ class Following:
 
     def check(self, message: Message) -> None:
         """A leader's message, before it changes anything. Raises: ClaimRefused; LogDenied; AcknowledgedLost."""
-        log, type, index = self._state.log, message.type, message.index
+        log, type = self._state.log, message.type
         if type == MessageType.APPEND:
-            # All that is committed here a leader has too.
-            if log.offset <= index <= log.committed and log.term(index) != message.log_term:
-                self.denied_by = message.sender, message.term
-                raise LogDenied(
-                    f"entry {index} of term {log.term(index)} is committed here, and node {message.sender} says that "
-                    f"it leads with one of term {message.log_term} there"
-                )
-            self.denied_by = None
+            self._check_append(message)
         elif self.denied_by == (message.sender, message.term):
             raise LogDenied(f"node {message.sender} says that it leads with another log than what is committed here")
         elif type == MessageType.HEARTBEAT and message.commit > log.last_index:
@@ -53,8 +46,47 @@ class Following:
                 f"{message.sender:x}: acknowledged entries are lost"
             )
 
+    def _check_append(self, message: Message) -> None:
+        """All that is committed here a leader has too: it is compared as far as the message shows it. Who denied it is
+        believed again when entries fit up to the commit; until then it learns what to send. Raises: LogDenied."""
+        state, log, index = self._state, self._state.log, message.index
+        fits = index if log.matches(index, message.log_term) else None
+        if fits is None and log.offset <= index <= log.committed:
+            self._deny(message, index, message.log_term)
+        for entry in message.entries if index < log.committed else ():
+            if log.offset < entry.index <= log.committed:
+                if log.term(entry.index) != entry.term:
+                    self._deny(message, entry.index, entry.term)
+                fits = entry.index
+        if self.denied_by != (message.sender, message.term):
+            return
+        if fits is not None and fits >= log.committed:
+            self.denied_by = None
+            return
+        if fits is None:
+            self._refuse(message)
+        else:
+            place = min(fits, log.stable)
+            state.send(MessageType.APPEND_REPLY, message.sender, index=place, hint=state.config.release)
+        raise LogDenied(f"node {message.sender} says that it leads with another log than what is committed here")
+
+    def _deny(self, message: Message, index: LogIndex, term: Term) -> None:
+        self.denied_by = message.sender, message.term
+        here = self._state.log.term(index)
+        raise LogDenied(
+            f"entry {index} of term {here} is committed here, and node {message.sender} says that it leads with one of "
+            f"term {term} there"
+        )
+
+    def _refuse(self, message: Message) -> None:
+        """Tells a leader where the logs may agree."""
+        place, term = self._state.log.agreement(LogIndex(message.index - 1), message.log_term)
+        self._state.send(
+            MessageType.APPEND_REPLY, message.sender, index=message.index, reject=True, hint=place, log_term=term
+        )
+
     def append(self, message: Message) -> None:
-        state, log = self._state, self._state.log
+        log = self._state.log
         if message.index < log.committed:
             self._agree(log.committed)
         elif log.matches(message.index, message.log_term):
@@ -65,10 +97,7 @@ class Following:
             log.committed = max(log.committed, min(message.commit, last))
             self._agree(last)
         else:
-            place, term = log.agreement(LogIndex(message.index - 1), message.log_term)
-            state.send(
-                MessageType.APPEND_REPLY, message.sender, index=message.index, reject=True, hint=place, log_term=term
-            )
+            self._refuse(message)
 
     def heartbeat(self, message: Message) -> None:
         state, log = self._state, self._state.log

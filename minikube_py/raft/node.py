@@ -396,6 +396,9 @@ class Raft(State):
         """Starts an election if permitted, first with a pre-vote (the thesis, 9.6)."""
         self._following.denied_by = None
         if not self._elections.may_stand(called=transfer) or self._following.offered is not None:
+            if self.leader != NOBODY and self.id in self.configuration.learners:
+                # It was silent for too long; who really leads the term is heard again.
+                self._become_follower(self.term, NOBODY)
             return
         self._end_office()
         self.leader = NOBODY

@@ -68,13 +68,12 @@ class ClaimRefused(UnknownPeer):
 
 
 class LogDenied(ClaimRefused):
-    """A member says that it leads, and what is committed here it does not have. Nothing changed, but this member
-    follows it no more until its entries fit."""
+    """A member says that it leads, and what is committed here it does not have. This member follows it no more until
+    its entries fit up to the commit."""
 
 
 class SafetyViolated(Corruption):
-    """A peer's message contradicts settled state: a log was lost, a vote forgotten, or two members share an id. The
-    receiver must stop."""
+    """A peer's message contradicts settled state: a log was lost. The receiver must stop."""
 
 
 class AcknowledgedLost(SafetyViolated):

@@ -158,7 +158,7 @@ class SimDisk:
     """One folder. `sequence` numbers the operations; `horizon` bounds what a sync covers (see `sync_as_of`).
 
     `lies_about_sync` makes every sync a no-op, to check that tests notice. `capacity_bytes`, `files_max` None: never
-    full.     `fault_rng` is used only when a sync fails."""
+    full. `fault_rng` is used only when a sync fails."""
 
     def __init__(self, fault_rng: Rng | None = None) -> None:
         self._names: dict[str, Inode] = {}

@@ -101,7 +101,7 @@ def decode_member_change(data: bytes) -> MemberChange:
             *map(_version, version),
         )
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise InvalidRequest(f"not a change of members: {error}") from None
+        raise InvalidRequest(f"not a change of members: {error!s:.300}") from None
 
 
 def _version(plain: Any) -> int:
@@ -276,7 +276,7 @@ class Membership:
                 removed=tuple([_id(node) for node in removed]),
             )
         except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"not a membership: {error}") from None
+            raise InvalidRequest(f"not a membership: {error!s:.300}") from None
 
 
 def member_to_plain(member: Member) -> Any:
@@ -297,7 +297,7 @@ def _require(condition: bool, otherwise: str) -> None:
 
 def _id(plain: Any, lowest: int = 1) -> NodeId:
     if type(plain) is not int or not lowest <= plain <= ID_MAX:
-        raise TypeError(f"{plain!r} is not a member id")
+        raise TypeError(f"{plain!r:.100} is not a member id")
     return NodeId(plain)
 
 
@@ -309,5 +309,5 @@ def _text(plain: Any) -> str:
 
 def _flag(plain: Any) -> bool:
     if type(plain) is not bool:
-        raise TypeError(f"{plain!r} is neither true nor false")
+        raise TypeError(f"{plain!r:.100} is neither true nor false")
     return plain

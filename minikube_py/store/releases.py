@@ -24,7 +24,9 @@ from minikube_py.store.membership import MemberChange, Membership, decode_member
 AHEAD_BYTES_MAX = 16 << 20
 """Decoded commands are kept until they are applied, up to this size; beyond it they are decoded again."""
 COMMAND_BYTES = 256
-"""Counted for each in addition to its data."""
+"""Counted for each."""
+_DECODED_TIMES = 10
+"""Counted for each byte of its data: what a txn of many small requests becomes."""
 
 
 class Inapplicable(MinikubeError):
@@ -42,21 +44,23 @@ class EntryCheck:
         self._commands: dict[int, tuple[bytes, Command]] = {}
         self._size_bytes = 0
 
-    def admit(self, entries: Iterable[Entry], commit: int) -> None:
+    def admit(self, entries: Iterable[Entry], commit: int, applied: int = 0) -> None:
         """Checks entries before they enter the log. Commands that nobody can read pass, and so do such changes of
-        members up to `commit`: everybody skips them. Raises: Inapplicable."""
+        members up to `commit`: everybody skips them. What is `applied` is not kept. Raises: Inapplicable."""
         for _, index, data, kind in entries:
             if kind:
                 _check_change(index, data, committed=index <= commit)
             elif data:
                 with suppress(InvalidRequest):
-                    self._keep(index, data, _read(index, data))
+                    command = _read(index, data)
+                    if index > applied:
+                        self._keep(index, data, command)
 
     def command(self, index: int, data: bytes) -> Command:
         """The command of an entry to apply. Raises: Inapplicable; InvalidRequest if nobody can read it."""
         found = self._commands.pop(index, None)
         if found is not None:
-            self._size_bytes -= len(found[0]) + COMMAND_BYTES
+            self._size_bytes -= _size_bytes(found[0])
             if found[0] == data:
                 return found[1]
         return _read(index, data)
@@ -68,11 +72,15 @@ class EntryCheck:
     def _keep(self, index: int, data: bytes, command: Command) -> None:
         before = self._commands.pop(index, None)
         if before is not None:
-            self._size_bytes -= len(before[0]) + COMMAND_BYTES
+            self._size_bytes -= _size_bytes(before[0])
         if self._size_bytes > AHEAD_BYTES_MAX:
             self.forget()
         self._commands[index] = (data, command)
-        self._size_bytes += len(data) + COMMAND_BYTES
+        self._size_bytes += _size_bytes(data)
+
+
+def _size_bytes(data: bytes) -> int:
+    return len(data) * _DECODED_TIMES + COMMAND_BYTES
 
 
 class Refusals:
@@ -133,8 +141,8 @@ def applied_change(entry: Entry, membership: Membership, configuration: Configur
         raise Inapplicable(f"cannot apply entry {entry.index}: {error}") from None
     except (Malformed, ChangeRefused, RequestError) as error:
         return (
-            f"entry {entry.index}, a change of members, was skipped: {error}. If `store status` of the other members "
-            "does not say so, a file of this one was edited: empty its folder and start it with --rejoin"
+            f"entry {entry.index}, a change of members, was skipped: {error}. If `store hash` differs from the other "
+            "members', a file of this one was edited: empty its folder and start it with --rejoin"
         )
     return after
 

@@ -161,7 +161,7 @@ class Replica:
             return
         try:
             if message.entries and message.term >= self.raft.term:
-                self._check_of_entries.admit(message.entries, message.commit)
+                self._check_of_entries.admit(message.entries, message.commit, self.raft.log.applied)
             self.raft.step(message)
         except REFUSED as error:
             self.refusals.refuse(message.sender, str(error), self.raft.configuration)
@@ -596,5 +596,5 @@ class Replica:
         raft = self.raft
         leading = raft.term if raft.role == "LEADER" else Term(0)
         if leading != self.leading:
-            self._lost_lead = self._lost_lead or bool(self._waiting)
-            self.leading = leading
+            self._lost_lead, self.leading = self._lost_lead or bool(self._waiting), leading
+            self._check_of_entries.forget()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,19 @@ async def test_a_secret_whose_key_is_not_the_certificates_is_warned_of(core: Cor
             assert answer.status == 201
             told[name] = answer.headers.get("Warning") or ""
     assert told == {name: warning(text) for name, text in WANTED.items()}
+
+
+@pytest.mark.parametrize("curve", ["Ed448", "X448"])
+async def test_a_key_of_a_curve_that_nobody_knows_is_warned_of(core: Core, curve: str) -> None:
+    """Its length is that of another curve, which the library refuses in its own way."""
+    algorithm = bytes((0x30, 5, 6, 3, 0x2B, 0x65, 0x71 if curve == "Ed448" else 0x6F))
+    key = bytes((0x30, 0x2E, 2, 1, 0)) + algorithm + bytes((4, 0x22, 4, 0x20)) + b"\1" * 32
+    pem = b"-----BEGIN PRIVATE KEY-----\n" + base64.encodebytes(key) + b"-----END PRIVATE KEY-----\n"
+    (fits,) = [each for each in cases() if each.name == "pair ec sec1"]
+    secret = {**fits.body, "data": {**fits.body["data"], "tls.key": base64.b64encode(pem).decode()}}
+    answer = await core.respond("POST", fits.target, secret)
+    assert answer.status == 201
+    assert answer.headers.get("Warning") == warning("tls: failed to parse private key")
 
 
 async def test_a_capacity_of_nodes_by_a_deprecated_label_is_warned_of(core: Core) -> None:

@@ -1,11 +1,13 @@
-"""A member's message that says what cannot be changes nothing: no single frame ends a member."""
+"""A member's message that says what cannot be changes nothing: but for a heartbeat right after a start, no single frame
+ends a member."""
 
 from __future__ import annotations
 
 import pytest
 from raft_net import Net
 
-from minikube_py.raft.message import Message, MessageType
+from minikube_py.raft.configuration import Change, ChangeType, ConfChange
+from minikube_py.raft.message import Entry, Message, MessageType
 from minikube_py.raft.ready import AcknowledgedLost, ClaimRefused, LogDenied
 
 APPEND, APPEND_REPLY, HEARTBEAT = MessageType.APPEND, MessageType.APPEND_REPLY, MessageType.HEARTBEAT
@@ -74,6 +76,62 @@ def test_a_leader_that_denies_what_is_committed_is_not_followed_until_its_entrie
     assert two.leader == 1
     net.propose(1, b"y")
     assert net.applied(2)[-1:] == [b"y"]
+
+
+def replies(raft):
+    return [each for each in raft.ready().messages if each.type == APPEND_REPLY]
+
+
+def test_a_denial_lasts_until_entries_fit_up_to_the_commit():
+    """Not when the leader goes on to send what follows: it learns what is missing here."""
+    net = led()
+    for data in (b"a", b"b", b"c"):
+        net.propose(1, data)
+    two = net[2].raft
+    assert (two.log.committed, two.log.last_index) == (5, 5)
+    with pytest.raises(LogDenied):
+        two.step(Message(APPEND, 1, 2, two.term, 1, 5, 5))
+    for _ in range(2):
+        unchanged(two, Message(APPEND, 1, 2, two.term, 9, 30, 5), LogDenied, "another log")
+        unchanged(two, Message(HEARTBEAT, 1, 2, two.term, commit=5), LogDenied, "another log")
+    assert two.leader == 0 and {(each.index, each.reject) for each in replies(two)} == {(30, True)}
+    # What fits below the commit is acknowledged, and no more.
+    entries = net[1].raft.log.slice(2, 5)
+    unchanged(two, Message(APPEND, 1, 2, two.term, 2, 2, 5, entries[:1]), LogDenied, "another log")
+    assert [(each.index, each.reject) for each in replies(two)] == [(3, False)]
+    two.step(Message(APPEND, 1, 2, two.term, 2, 2, 5, entries))
+    assert two.leader == 1
+    net.propose(1, b"d")
+    assert net.applied(2)[-1:] == [b"d"]
+
+
+def test_entries_that_contradict_committed_ones_are_not_acknowledged():
+    net = led()
+    for data in (b"a", b"b", b"c"):
+        net.propose(1, data)
+    two = net[2].raft
+    other = [Entry(1, index, b"other", 0) for index in (3, 4, 5)]
+    unchanged(two, Message(APPEND, 1, 2, two.term, 2, 2, 5, other), LogDenied, "entry 3 of term 2 is committed here")
+    assert not replies(two)
+
+
+def test_a_learner_that_followed_a_false_leader_finds_the_true_one():
+    net = led()
+    net.add(4)
+    net.change(1, ConfChange((Change(ChangeType.ADD_LEARNER, 4),)))
+    four = net[4].raft
+    assert four.leader == 1
+    net.isolate(4)
+    for _ in range(3 * TICKS):
+        four.tick()
+    assert four.leader == 0
+    four.step(Message(HEARTBEAT, 3, 4, four.term))
+    unchanged(four, Message(HEARTBEAT, 1, 4, four.term), ClaimRefused, "which node 3 leads")
+    for _ in range(3 * TICKS):
+        four.tick()
+    net.heal()
+    net.propose(1, b"x")
+    assert four.leader == 1 and net.applied(4)[-1:] == [b"x"]
 
 
 def test_who_is_denied_stands_only_once_the_other_is_silent():

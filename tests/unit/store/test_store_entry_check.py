@@ -144,6 +144,14 @@ def test_bytes_that_are_no_change_pass_only_as_committed_and_later_kinds_never(c
             check.admit([junk], commit)
 
 
+def test_what_is_applied_is_not_kept_and_what_is_kept_is_counted_as_it_is_decoded() -> None:
+    check, data = EntryCheck(), pack(Put(b"k", b"v" * 1000))
+    check.admit([Entry(Term(1), LogIndex(index), data) for index in range(1, 9)], 0, applied=5)
+    assert sorted(check._commands) == [6, 7, 8] and check._size_bytes > 3 * 10 * len(data)
+    check.forget()
+    assert (check._commands, check._size_bytes) == ({}, 0)
+
+
 # -- laws
 
 ENTRIES = st.lists(st.tuples(st.integers(1, 6), st.one_of(edges.packed, edges.hostile_bytes)), max_size=12)
@@ -172,7 +180,7 @@ def test_a_command_is_what_its_bytes_say_whatever_arrived_before(entries: list[t
                 assert direct(data) not in (InvalidRequest,)
                 continue
             taken[index] = data
-            largest = max(len(data) for _, data in entries) + releases.COMMAND_BYTES
+            largest = max(releases._size_bytes(data) for _, data in entries)
             assert check._size_bytes <= room + largest
         for index, data in taken.items():
             if not data:
@@ -182,7 +190,7 @@ def test_a_command_is_what_its_bytes_say_whatever_arrived_before(entries: list[t
             except InvalidRequest as error:
                 found = type(error)
             assert repr(found) == repr(direct(data))
-        left = sum(len(data) + releases.COMMAND_BYTES for data, _ in check._commands.values())
+        left = sum(releases._size_bytes(data) for data, _ in check._commands.values())
         assert check._size_bytes == left
     finally:
         releases.AHEAD_BYTES_MAX = before
