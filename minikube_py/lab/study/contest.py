@@ -22,6 +22,7 @@ from minikube_py.lab.study.measured import Measured, labels_beside
 
 PLAIN: Final = (bool, int, float, str, bytes, type(None))
 """Types of answers that are values, beside numpy's, and containers of such."""
+_COMPARED: Final = ("__eq__", "__ne__", "__iter__")
 
 
 class Batch(NamedTuple):
@@ -188,12 +189,14 @@ def _refuse_late(answers: Any, right: Any) -> None:
     pending = [] if isinstance(listed, np.ndarray) else list(listed)
     while pending:
         each = pending.pop()
-        if type(each) in (tuple, list, set, frozenset):
+        kind = type(each)
+        named = isinstance(each, tuple) and all(getattr(kind, of) is getattr(tuple, of) for of in _COMPARED)
+        if named or kind in (list, set, frozenset):
             pending += each
-        elif type(each) is dict:
+        elif kind is dict:
             pending += [*each, *each.values()]
-        elif type(each) not in PLAIN and type(each) not in kinds and type(each).__module__ != "numpy":
-            raise StudyError(f"its answers are no values but {type(each).__name__}: answer numbers, texts or tuples")
+        elif kind not in PLAIN and kind not in kinds and kind.__module__ != "numpy":
+            raise StudyError(f"its answers are no values but {kind.__name__}: answer numbers, texts or tuples")
 
 
 def _amount(value: object) -> bool:
