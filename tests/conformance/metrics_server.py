@@ -88,9 +88,11 @@ class WithMetrics:
 
 @contextlib.asynccontextmanager
 async def serving(used: Used, folder: Path) -> AsyncIterator[int]:
-    """The port of a server over HTTPS."""
+    """The port of a server over HTTPS. Connections end with it: clients keep them open."""
+    talking: dict[asyncio.Task[Any] | None, asyncio.StreamWriter] = {}
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talking[asyncio.current_task()] = writer
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -100,6 +102,7 @@ async def serving(used: Used, folder: Path) -> AsyncIterator[int]:
                 writer.write(said.encode() + body)
                 await writer.drain()
         writer.close()
+        del talking[asyncio.current_task()]
 
     context = ensure_certificates(folder).server_context()
     server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
@@ -107,6 +110,10 @@ async def serving(used: Used, folder: Path) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        ending = [task for task in talking if task is not None]
+        for writer in talking.values():
+            writer.transport.abort()
+        await asyncio.gather(*ending)
 
 
 async def registered(client: RestClient, port: int) -> None:
