@@ -211,9 +211,9 @@ def _local(server: ApiServer) -> discovery.Local:
     """Of the APIServices that a user made for groups that this server does not serve."""
     if APISERVICES not in server.registry.kinds:
         return ()
-    found = (local_of(entry.decode()) for entry in server.cache.of(APISERVICES).entries.values())
-    served = server.registry.group_versions
-    return tuple(sorted(each for each in found if each is not None and each[:2] not in served))
+    served = {APISERVICES.key("", f"{version}.{group}") for group, version in server.registry.group_versions}
+    local = (local_of(each.decode()) for key, each in server.cache.of(APISERVICES).entries.items() if key not in served)
+    return tuple(sorted(filter(None, local)))
 
 
 def _index(registry: Registry) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -51,7 +52,7 @@ class One(Protocol):
     def steps(self) -> Sequence[Any]: ...
 
 
-class World:
+class World(ABC):
     """A namespace with all drawn objects of a kind, and its kubelets; each step is done to all at once."""
 
     namespace: str
@@ -65,15 +66,15 @@ class World:
         self.names: dict[str, str] = {}
         self.told = Told()
 
+    @abstractmethod
     def of(self, obj: Json) -> str:
         """The name of the drawn object that it belongs to."""
-        raise NotImplementedError
 
-    async def kubelet(self, pod: Json) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def kubelet(self, pod: Json) -> None: ...
 
-    async def step(self, one: Any, step: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def step(self, one: Any, step: Any) -> None: ...
 
     async def run(self) -> None:
         await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})

@@ -6,7 +6,7 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from minikube_py.client.rest import EVENTS, RestClient
 
@@ -39,8 +39,26 @@ class Told:
         self.many |= {name for (name, _), count in similar.items() if count > SIMILAR_MAX}
 
 
+class Lived(Protocol):
+    """A script's run on one server."""
+
+    told: Told
+    answers: list[dict[str, dict[str, Any]]]
+
+
 def comparable(upstream: Told, mine: Told) -> set[str]:
     return {*upstream.by_name, *mine.by_name} - upstream.many - mine.many
+
+
+def judged(upstream: Lived, mine: Lived, least: int) -> None:
+    """What was there after each step, and the events of at least so many objects. Raises: AssertionError."""
+    said = []
+    for at, (theirs, ours) in enumerate(zip(upstream.answers, mine.answers, strict=True)):
+        said += different(f"step {at}", theirs, ours)
+    names = comparable(upstream.told, mine.told)
+    assert len(names) >= least
+    said += different("events", upstream.told.by_name, mine.told.by_name, names)
+    assert not said, "\n".join(said)
 
 
 def different(what: str, upstream: Any, mine: Any, names: Iterable[str] | None = None) -> list[str]:

@@ -27,6 +27,7 @@ from minikube_py.store.member import StoreMember
 from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.member_status import status_of
 from minikube_py.store.membership import ChangeKind, MemberChange
+from minikube_py.store.salvage import Salvaged
 from minikube_py.wal.record import RecordType, decode_record, encode_record
 from minikube_py.wal.recovery import read_segment
 from minikube_py.wal.segment import HEAD_BYTES, decode_head, segment_sequence
@@ -245,30 +246,41 @@ async def test_an_entry_in_one_members_file_that_nobody_can_apply_ends_no_cluste
             await trio.stop(number)
 
 
-async def test_members_that_all_hold_such_an_entry_are_repaired_by_salvage(tmp_path: Path):
-    trio = Trio(tmp_path)
+async def stopped_alike(trio: Trio) -> int:
+    """The hash of what the three held."""
     await asyncio.gather(*map(trio.start, trio.ports))
     try:
         await trio.put(5)
         await until(trio.alike)
-        hash = trio.members[1].member.state.hash()
+        return trio.members[1].member.state.hash()
     finally:
         for number in list(trio.members):
             await trio.stop(number)
-    for number in trio.ports:
-        term, last = last_entry(trio.files(number))
-        append(trio.files(number), (RecordType.ENTRIES, [term, last + 1, [LATER]]))
-        with pytest.raises(MinikubeError, match=r"store salvage .* start one member on it"):
-            await trio.start(number)
+
+
+async def started_from_salvage(trio: Trio, folder: Path, hash: int) -> Salvaged:
+    """What was salvaged of the first member, on which one member starts and holds what the three held."""
     salvaged = look(trio.files(1))
     assert salvaged is not None
-    write(salvaged, tmp_path / "new", random.Random(1))
-    member = StoreMember(SystemDisk(tmp_path / "new" / "store"), SystemClock(), random.Random(), config=CONFIG)
+    write(salvaged, folder, random.Random(1))
+    member = StoreMember(SystemDisk(folder / "store"), SystemClock(), random.Random(), config=CONFIG)
     await member.start()
     try:
         assert member.state.hash() == hash
     finally:
         await member.stop()
+    return salvaged
+
+
+async def test_members_that_all_hold_such_an_entry_are_repaired_by_salvage(tmp_path: Path):
+    trio = Trio(tmp_path)
+    hash = await stopped_alike(trio)
+    for number in trio.ports:
+        term, last = last_entry(trio.files(number))
+        append(trio.files(number), (RecordType.ENTRIES, [term, last + 1, [LATER]]))
+        with pytest.raises(MinikubeError, match=r"store salvage .* start one member on it"):
+            await trio.start(number)
+    await started_from_salvage(trio, tmp_path / "new", hash)
 
 
 @pytest.mark.parametrize("term", [2**40, TERM_MAX - 1, TERM_MAX, 2**63 - 1])
@@ -304,27 +316,12 @@ async def test_a_term_in_one_members_file_leads_nobody_to_it(term: int, tmp_path
 
 async def test_members_that_all_have_such_a_term_are_repaired_by_salvage(tmp_path: Path):
     trio = Trio(tmp_path)
-    await asyncio.gather(*map(trio.start, trio.ports))
-    try:
-        await trio.put(5)
-        await until(trio.alike)
-        hash = trio.members[1].member.state.hash()
-    finally:
-        for number in list(trio.members):
-            await trio.stop(number)
+    hash = await stopped_alike(trio)
     for number in trio.ports:
         set_term(trio.files(number), 2**63 - 1)
     with pytest.raises(MinikubeError, match="beyond"):
         await trio.start(1)
-    salvaged = look(trio.files(1))
-    assert salvaged is not None and salvaged.whole
-    write(salvaged, tmp_path / "new", random.Random(1))
-    member = StoreMember(SystemDisk(tmp_path / "new" / "store"), SystemClock(), random.Random(), config=CONFIG)
-    await member.start()
-    try:
-        assert member.state.hash() == hash
-    finally:
-        await member.stop()
+    assert (await started_from_salvage(trio, tmp_path / "new", hash)).whole
 
 
 @pytest.mark.parametrize(("name", "leads"), [*((name, False) for name in EDITS), ("old_backup", True)])

@@ -13,6 +13,8 @@ import orjson
 from minikube_py.lab.study.design import Design, StudyError
 
 NAME: Final = "cells.jsonl"
+RECORDED: Final = "recorded"
+"""Of texts, such as titles of pictures: the fingerprint of the run of which they speak."""
 Record = dict[str, Any]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final
+from typing import Any
 
 from minikube_py.lab import plots
 from minikube_py.lab.compare.statistics import compared, corrected
@@ -20,7 +20,7 @@ from minikube_py.lab.report import Table
 from minikube_py.lab.study.audit import biased_orders, wrong_candidates
 from minikube_py.lab.study.design import Design, StudyError, cell_name
 from minikube_py.lab.study.experiment import Finding, Outcome
-from minikube_py.lab.study.journal import Record, fingerprint
+from minikube_py.lab.study.journal import RECORDED, Record, fingerprint
 from minikube_py.lab.study.statistics import Interval, of_clusters
 
 TIMED = ("_us", "_ms")
@@ -32,10 +32,6 @@ Cells = dict[str, dict[int, tuple[float, float] | None]]
 """By cell and seed, the figures of a candidate and of its rival; None where they are shares of nothing."""
 Clusters = Sequence[Sequence[tuple[float, float]]]
 """The same, by cluster that has every cell and by cell."""
-
-
-RECORDED: Final = "recorded"
-"""Of `labels.json`: the fingerprint of the run of which the titles of pictures speak."""
 
 
 class Measured:

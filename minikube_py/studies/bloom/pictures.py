@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from minikube_py.lab import plots
 from minikube_py.lab.study.experiment import Rates
-from minikube_py.lab.study.journal import fingerprint
-from minikube_py.lab.study.measured import RECORDED
+from minikube_py.lab.study.journal import RECORDED
 from minikube_py.lab.study.statistics import of_clusters, share_interval
 from minikube_py.studies.bloom.ledger import BASE, IDEAL, JOINT, PLAIN, Cell, Price
 from minikube_py.studies.bloom.predictions import Evidence, probe_break_even_us
@@ -44,7 +43,7 @@ def line(name: str) -> dict[str, Any]:
 
 def _saved(evidence: Evidence, figure: Any, path: Path, name: str, **figures: object) -> Path:
     title = TEXTS["titles"][name].format(**figures)
-    if fingerprint(evidence.records) != TEXTS[RECORDED]:
+    if evidence.fingerprint != TEXTS[RECORDED]:
         # What the title says was seen in another run.
         title = f"{PICTURES[name][0]}\n\n{title.partition(chr(10) * 2)[2]}"
     plots.entitle(figure, title)

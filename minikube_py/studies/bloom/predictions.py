@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from statistics import fmean, median
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from minikube_py.lab.study.design import Design
 from minikube_py.lab.study.experiment import Finding
-from minikube_py.lab.study.journal import Record
+from minikube_py.lab.study.journal import Record, fingerprint
 from minikube_py.lab.study.statistics import ratios, share_interval
 from minikube_py.studies.bloom.ledger import BASE, JOINT, PLAIN, Cell, Price, cells
 
@@ -25,6 +26,10 @@ class Evidence:
         self.design = design
         self.records = [record for record in records if "failed" not in record]
         self._cells: dict[str, list[Cell]] = {}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.records)
 
     def cells(self, *blocks: str) -> list[Cell]:
         for block in blocks:

@@ -6,17 +6,16 @@ from __future__ import annotations
 import functools
 import gc
 import json
-import sys
 from collections.abc import Callable
 from difflib import unified_diff
 from itertools import product
-from types import FrameType
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from turns import lines_of
 
 from minikube_py.api import json_patch, memo
 from minikube_py.api.decode import target_of
@@ -33,29 +32,6 @@ from minikube_py.apiserver.preparing import Body, create, patch, update
 from tests.support.hostile import CHANGES, CONFIG_MAPS, JSON, POD_SHAPES, YAML, YAML_SHAPES, Change, stored_by
 
 SMALL, GROWTH = 6 << 10, 8
-
-
-def lines(work: Callable[[], object]) -> int:
-    """How many lines of Python are run."""
-    count = 0
-
-    def each(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        if event == "line":
-            count += 1
-        return each
-
-    before = sys.gettrace()
-    # A collection in between would run the finalizers of what other tests left behind, and count them as this work's.
-    gc.collect()
-    gc.disable()
-    sys.settrace(each)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    return count
 
 
 def done(plural: str, body: bytes, content_type: str) -> None:
@@ -98,7 +74,7 @@ def test_work_grows_no_faster_than_a_body(name: str, plural: str, shape: Callabl
     for body in (small, large):
         # What is remembered of names, by whichever tests ran before, is remembered of neither.
         forget()
-        counts.append(lines(lambda body=body: done(plural, body, content_type)))
+        counts.append(lines_of(lambda body=body: done(plural, body, content_type)))
     linear(counts)
 
 
@@ -130,7 +106,7 @@ def test_work_of_a_change_grows_no_faster_than_object_and_body(name: str) -> Non
     for size in sizes:
         stored, body = stored_by(change, size), change.body(size)
         forget()
-        counts.append(lines(lambda stored=stored, body=body: changed(change, stored, body)))
+        counts.append(lines_of(lambda stored=stored, body=body: changed(change, stored, body)))
     linear(counts)
 
 
@@ -142,7 +118,7 @@ def test_work_of_a_row_grows_no_faster_than_an_object(name: str, include: str) -
     assert kind is not None
     printer = TablePrinter(kind, 0.0, include)
     values = [stored_by(change, size) for size in (SMALL, SMALL * GROWTH)]
-    linear([lines(lambda value=value: printer.row_bytes(value, "7")) for value in values])
+    linear([lines_of(lambda value=value: printer.row_bytes(value, "7")) for value in values])
 
 
 def test_an_item_that_is_merged_again_and_again_is_refused_before_it_costs() -> None:
@@ -289,7 +265,7 @@ def test_a_selector_is_read_up_to_what_is_wrong() -> None:
         with pytest.raises(StatusError):
             parse_label_selector(text)
 
-    assert lines(lambda: refused("(" * 30_000)) <= lines(lambda: refused("(" * 10)) + 10
+    assert lines_of(lambda: refused("(" * 30_000)) <= lines_of(lambda: refused("(" * 10)) + 10
 
 
 @given(st.lists(st.text(max_size=12), max_size=30))

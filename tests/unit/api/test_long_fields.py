@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
+from turns import lines_of
 
 from minikube_py.api.defaults_pod import default_resource_list
 from minikube_py.api.errors import StatusError
@@ -24,23 +22,6 @@ COUNT = 900
 LABELS = {f"key-{number}": f"v{number}" for number in range(COUNT)}
 AMOUNTS = {f"x.io/r{number}": str(number) for number in range(COUNT)}
 PORTS = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in range(COUNT)]
-
-
-def lines_of(work: Callable[[], Any]) -> int:
-    count = 0
-
-    def each(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return each
-
-    before = sys.gettrace()
-    sys.settrace(each)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def node(amounts: dict[str, str], version: str = "1") -> dict[str, Any]:

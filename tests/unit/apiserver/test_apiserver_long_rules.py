@@ -17,7 +17,7 @@ from api_core import MERGE, Core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import until
-from turns import LINES_MAX, Elsewhere, Turns
+from turns import LINES_MAX, Elsewhere, Turns, lines_of
 
 from minikube_py.api.custom.kinds import kinds_of
 from minikube_py.api.errors import StatusError
@@ -242,20 +242,14 @@ def test_few_steps_are_little_work(text: str, items: int, length: int) -> None:
     expression = compile(text, PLACE)
     assert expression.unfit is None
     bindings = {"l": list(range(items)), "s": "ab" * length, "m": {f"k{i}": "v" for i in range(items)}}
-    lines = 0
+    ended = False
 
-    def each(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return each
+    def evaluate() -> None:
+        nonlocal ended
+        try:
+            within(3_000, expression.outcome, bindings, 1 << 40)
+        except OutOfSteps:
+            ended = True
 
-    before = sys.gettrace()
-    sys.settrace(each)
-    try:
-        ended = False
-        within(3_000, expression.outcome, bindings, 1 << 40)
-    except OutOfSteps:
-        ended = True
-    finally:
-        sys.settrace(before)
+    lines = lines_of(evaluate)
     assert lines < 3_000 * 20, (text, lines, ended)
