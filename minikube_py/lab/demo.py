@@ -185,14 +185,13 @@ def _write(
 
 def _picture(environment: Environment, replay: Replay, asked: list[Asked], latencies: Mapping[str, Any]) -> Any:
     figure, axes = plots.figure(1, 2, (11, 3.7))
-    figure.subplots_adjust(top=0.82, bottom=0.24)
+    figure.subplots_adjust(top=0.79, bottom=0.24)
     pods, half_s = f"{replay.recorder.running:,} pods", latencies["running"]["p50_ms"] / 1000
     title = f"{pods} of the openb trace on 1,213 fake GPU nodes in {replay.duration_s:.1f} s"
     title = f"{title}; half ran within {half_s:.1f} s of their creation"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-    last = replay.series[-1][1]
-    full = sum(share >= 0.95 for share in last) / len(last)
-    title = f"{full:.0%} of the nodes end with 95% or more allocated"
+    left = len(replay.recorder.unschedulable)
+    title = f"{replay.allocated_share:.1%} of the GPUs are allocated at the end;\n{left:,} pods fit on no node"
     plots.draw_heat(axes[0][0], replay.series, title, "nodes, fullest first")
     groups = {f"{each.share:.0%} allocated\n{each.nodes:,} nodes found": each for each in asked}
     bars = {
