@@ -179,11 +179,13 @@ def _write(
     if not plots.available():
         print(plots.MISSING)
         return paths
-    picture = _picture(environment, replay, asked, latencies)
+    picture = _picture(environment, replay, asked, latencies, figures["gpu_allocated_share"])
     return [*paths, plots.save(picture, folder / "demo.png", plots.source_digest(*DRAWS))]
 
 
-def _picture(environment: Environment, replay: Replay, asked: list[Asked], latencies: Mapping[str, Any]) -> Any:
+def _picture(
+    environment: Environment, replay: Replay, asked: list[Asked], latencies: Mapping[str, Any], allocated_share: float
+) -> Any:
     figure, axes = plots.figure(1, 2, (11, 3.7))
     figure.subplots_adjust(top=0.79, bottom=0.24)
     pods, half_s = f"{replay.recorder.running:,} pods", latencies["running"]["p50_ms"] / 1000
@@ -191,7 +193,7 @@ def _picture(environment: Environment, replay: Replay, asked: list[Asked], laten
     title = f"{title}; half ran within {half_s:.1f} s of their creation"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     left = len(replay.recorder.unschedulable)
-    title = f"{replay.allocated_share:.1%} of the GPUs are allocated at the end;\n{left:,} pods fit on no node"
+    title = f"{allocated_share:.1%} of the GPUs are allocated at the end;\n{left:,} pods fit on no node"
     plots.draw_heat(axes[0][0], replay.series, title, "nodes, fullest first")
     groups = {f"{each.share:.0%} allocated\n{each.nodes:,} nodes found": each for each in asked}
     bars = {

@@ -50,9 +50,10 @@ LATER = ("constraints", "watched", "watched-synthetic", "range-filter", "compile
         (Emptiness(), "full", "emptiness-full-report"),
         (Prediction(), "full", "prediction-report"),
         (find(str(STUDIES / "end-to-end.toml")), "medium", "end-to-end-report"),
+        (find(str(STUDIES / "end-to-end-room.toml")), "medium", "end-to-end-room-report"),
         *((find(str(STUDIES / f"{each}.toml")), "quick", f"{each}-report") for each in LATER),
     ],
-    ids=("emptiness", "emptiness, all lists", "prediction", "end-to-end", *LATER),
+    ids=("emptiness", "emptiness, all lists", "prediction", "end-to-end", "end-to-end, with room", *LATER),
 )
 def test_the_committed_journal_of_a_contest_gives_its_report(study: Any, mode: str, report: str) -> None:
     lines = gzip.decompress((STUDIES / f"data/{study.name}-{mode}.jsonl.gz").read_bytes()).splitlines()
