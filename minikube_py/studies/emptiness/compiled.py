@@ -17,13 +17,28 @@ import numpy as np
 from minikube_py.errors import InvalidRequest, to_install
 from minikube_py.index.filters.front import Bools
 from minikube_py.index.structure import LOW, MISSING, IntArray, Point
-from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, MaxVectors, Oracle, RangeFilter, Skyband, Table
+from minikube_py.studies.emptiness.compiled_rows import (
+    Ask,
+    Jit,
+    Take,
+    bounded_skyline,
+    reach_of,
+    skyband,
+    store_of,
+)
+from minikube_py.studies.emptiness.fronts import (
+    FRONTS,
+    BoundedSkyline,
+    JointCells,
+    MaxVectors,
+    Oracle,
+    RangeFilter,
+    Skyband,
+    Table,
+)
 
 SUFFIX: Final = "compiled"
 U0, U1 = np.uint64(0), np.uint64(1)
-Jit = Callable[[Any], Any]
-Ask = Callable[[IntArray, Bools], Any]
-Take = Callable[[IntArray, IntArray], Any]
 
 
 class CompiledFront:
@@ -94,169 +109,20 @@ def front_of(name: str, points: IntArray, shards: int, options: Mapping[str, Any
     return CompiledFront(held, jit) if jit else held
 
 
-# -- rows that are compared ------------------------------------------------------------------------------------
-
-
-@cache
-def _reach(jit: Jit) -> Any:
-    def reach(rows: Any, stride: Any, step: Any, counts: Any, asked: Any, says: Any) -> None:
-        """Whether one of a shard's rows has all that is asked; they begin at shard * stride, and lie `step` apart."""
-        for request in range(len(asked)):
-            for shard in range(len(counts)):
-                found = False
-                for number in range(counts[shard]):
-                    row = shard * stride + number * step
-                    found = True
-                    for each in range(asked.shape[1]):
-                        if rows[row, each] < asked[request, each]:
-                            found = False
-                            break
-                    if found:
-                        break
-                says[request, shard] = found
-
-    return jit(reach)
-
-
-@cache
-def _store(jit: Jit) -> Any:
-    def store(points: Any, slots: Any, news: Any) -> Any:
-        for change in range(len(slots)):
-            for each in range(points.shape[1]):
-                points[slots[change], each] = news[change, each]
-        return 0
-
-    return jit(store)
+# -- no front, and all nodes -----------------------------------------------------------------------------------
 
 
 def _nothing(held: Table, jit: Jit) -> tuple[Ask, Take]:
-    store = _store(jit)
+    store = store_of(jit)
     return lambda asked, says: None, lambda slots, news: store(held.points, slots, news)
 
 
 def _scan(held: Table, jit: Jit) -> tuple[Ask, Take]:
-    reach, store, shards = _reach(jit), _store(jit), held.shards
+    reach, store, shards = reach_of(jit), store_of(jit), held.shards
     counts = (len(held.points) - np.arange(shards) + shards - 1) // shards
     return (
         lambda asked, says: reach(held.points, 1, shards, counts, asked, says),
         lambda slots, news: store(held.points, slots, news),
-    )
-
-
-# -- skybands --------------------------------------------------------------------------------------------------
-
-
-@cache
-def _over(jit: Jit) -> Any:
-    def over(rows: Any, row: Any, slot: Any, others: Any, other: Any, other_slot: Any) -> Any:
-        """Whether a row dominates another; of equal ones the lower slot does."""
-        more = slot < other_slot
-        for each in range(rows.shape[1]):
-            if rows[row, each] < others[other, each]:
-                return False
-            more |= rows[row, each] > others[other, each]
-        return more
-
-    return jit(over)
-
-
-@cache
-def _insert(jit: Jit) -> Any:
-    over = _over(jit)
-
-    def insert(
-        points: Any, slot: Any, kept: Any, members: Any, counts: Any, shard: Any, width: Any, most: Any, k: Any
-    ) -> None:
-        """Adds a node that fewer than `most` members dominate, and drops members that `k` then do."""
-        first = shard * width
-        above = 0
-        for row in range(first, first + counts[shard]):
-            above += over(kept, row, members[row], points, slot, slot)
-            if above >= most:
-                return
-        end = first + counts[shard]
-        kept[end] = points[slot]
-        members[end] = slot
-        row = first
-        while row < end:
-            hidden = 0
-            if over(kept, end, slot, kept, row, members[row]):
-                for other in range(first, end + 1):
-                    hidden += other != row and over(kept, other, members[other], kept, row, members[row])
-            if hidden >= k:
-                # The last two move up: the new one stays behind the others.
-                kept[row], members[row] = kept[end - 1], members[end - 1]
-                kept[end - 1], members[end - 1] = kept[end], members[end]
-                members[end] = -1
-                end -= 1
-            else:
-                row += 1
-        counts[shard] = end + 1 - first
-
-    return jit(insert)
-
-
-@cache
-def _band(jit: Jit) -> Any:
-    insert = _insert(jit)
-
-    def build(points: Any, shards: Any, kept: Any, members: Any, counts: Any, shard: Any, width: Any, k: Any) -> Any:
-        members[shard * width : shard * width + counts[shard]] = -1
-        counts[shard] = 0
-        read = 0
-        for slot in range(shard, len(points), shards):
-            insert(points, slot, kept, members, counts, shard, width, k, k)
-            read += 1
-        return read
-
-    build = jit(build)
-
-    def band(points: Any, kept: Any, members: Any, counts: Any, sure: Any, k: Any, slots: Any, news: Any) -> Any:
-        shards = len(counts)
-        width = len(kept) // shards
-        read = 0
-        for change in range(len(slots)):
-            slot = slots[change]
-            shard = slot % shards
-            lost = False
-            for each in range(points.shape[1]):
-                lost |= news[change, each] < points[slot, each]
-                points[slot, each] = news[change, each]
-            last = shard * width + counts[shard] - 1
-            place = shard * width
-            while place <= last and members[place] != slot:
-                place += 1
-            if place <= last:
-                if lost:
-                    sure[shard] -= 1
-                    if sure[shard] == 0:
-                        read += build(points, shards, kept, members, counts, shard, width, k)
-                        sure[shard] = k
-                        continue
-                kept[place], members[place] = kept[last], members[last]
-                members[last] = -1
-                counts[shard] -= 1
-            insert(points, slot, kept, members, counts, shard, width, sure[shard], k)
-        return read
-
-    return jit(band)
-
-
-def _skyband(held: Any, jit: Jit) -> tuple[Ask, Take]:
-    reach, band = _reach(jit), _band(jit)
-    shards, width = held.shards, -(-len(held.points) // held.shards)
-    counts = (held._slots >= 0).sum(axis=1)
-    kept: IntArray = np.full((shards, width, held.dimensions), MISSING, dtype=np.int64)
-    members: IntArray = np.full((shards, width), -1, dtype=np.int64)
-    for shard in range(shards):
-        there = held._slots[shard] >= 0
-        kept[shard, : counts[shard]] = held._kept[shard, there]
-        members[shard, : counts[shard]] = held._slots[shard, there]
-    held._kept, held._slots, sure = kept, members, np.array(held._sure, dtype=np.int64)
-    rows, slots_of = kept.reshape(-1, held.dimensions), members.reshape(-1)
-    return (
-        lambda asked, says: reach(rows, width, 1, counts, asked, says),
-        lambda slots, news: band(held.points, rows, slots_of, counts, sure, held.k, slots, news),
     )
 
 
@@ -311,7 +177,7 @@ def _of_maxima(held: Any) -> tuple[Any, ...]:
 
 
 def _max_vectors(held: Any, jit: Jit) -> tuple[Ask, Take]:
-    reach, maxima, state = _reach(jit), _maxima(jit), _of_maxima(held)
+    reach, maxima, state = reach_of(jit), _maxima(jit), _of_maxima(held)
     counts = np.full(held.shards, held.k)
     return (
         lambda asked, says: reach(state[2], held.k, 1, counts, asked, says),
@@ -454,7 +320,8 @@ def _words(flags: Bools) -> Any:
 FORMS: Final[Mapping[type[Table], Callable[[Any, Jit], tuple[Ask, Take]]]] = {
     JointCells: _joint,
     MaxVectors: _max_vectors,
-    Skyband: _skyband,
+    Skyband: skyband,
+    BoundedSkyline: bounded_skyline,
     Oracle: _scan,
     Table: _nothing,
 }

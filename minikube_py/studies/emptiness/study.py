@@ -148,13 +148,22 @@ class Priced(Further):
     one takes P; for each of the design's `prices_us`."""
 
     settings = (*Emptiness.settings, "prices_us")
+    costs: Mapping[str, str] = {"cost": "opened"}
+    """By the first word of a figure of cost: which figure counts the shards that are opened."""
 
     def measure(self, design: Design, unit: Unit) -> Report:
         report = super().measure(design, unit)
         for each in report["candidates"].values():
             figures = each["figures"]
-            batches = list(zip(figures["answer_us"], figures["change_us"], figures["opened"]))
-            for price in design.raw["prices_us"]:
-                costs = [round(answer + change + price * opened, 6) for answer, change, opened in batches]
-                figures[f"cost_at_{price:g}_us"] = costs
+            for cost, counted in self.costs.items():
+                batches = list(zip(figures["answer_us"], figures["change_us"], figures[counted]))
+                for price in design.raw["prices_us"]:
+                    costs = [round(answer + change + price * opened, 6) for answer, change, opened in batches]
+                    figures[f"{cost}_at_{price:g}_us"] = costs
         return report
+
+
+class PricedFirstFit(Priced, FirstFit):
+    """Both prices: of all shards that pass (`cost_at_P_us`), and of a first fit (`first_cost_at_P_us`)."""
+
+    costs = {"cost": "opened", "first_cost": "opened_first"}

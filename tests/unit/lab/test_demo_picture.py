@@ -29,7 +29,7 @@ def test_the_page_has_the_figures_of_the_picture() -> None:
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"## The demo in both forms\n(.*?)\n## ", page, re.DOTALL)
     rows = {row[0]: row[1] for line in section.splitlines() if len(row := line.strip("| ").split(" | ")) == 4}
-    assert f"one process, 2026-11-29 ({run['environment']['commit'][:8]})" in section
+    assert f"one process, 2026-11-30 ({run['environment']['commit'][:8]})" in section
     calls, asked = run["latencies"]["by_call"], run["asked"]
     told = {name.lower(): f"{at['p50_ms']:,.0f} / {at['p99_ms']:,.0f}" for name, at in calls.items()}
     assert {name.removesuffix(", ms").lower(): row for name, row in rows.items() if row in told.values()} == told
