@@ -6,11 +6,23 @@ means that the outcome cannot be determined; no layer may turn it into one of th
 
 from __future__ import annotations
 
+from reprlib import Repr
+
 
 def to_install(extra: str) -> str:
     """What to run where a package of an extra is missing. The project is on no package index, where its name could be
     anyone's, so that only a checkout is named."""
     return f"run pip install '.[{extra}]' in the source folder of minikube_py"
+
+
+_SHOWN = Repr()
+_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother, _SHOWN.maxlong = 3, 80, 80, 80
+
+
+def shown(value: object) -> str:
+    """A value that was received, for a message about it: bounded in length and depth, so that no value makes the
+    message fail, as the `repr` of deeply nested ones does."""
+    return _SHOWN.repr(value)
 
 
 ASK_AGAIN = "ask again in a moment"

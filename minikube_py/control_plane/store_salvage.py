@@ -25,14 +25,15 @@ from minikube_py.wal.segment import SEGMENT_BYTES_MAX, segment_sequence
 from minikube_py.wal.snapshot import SnapshotWriter
 
 FILES = "store"
+ONE, SEVERAL = "member", "members"
+"""Where `up` keeps its store: the folder of a lone member, and that of all members' folders."""
 
 
 def look(folder: Path) -> Salvaged | None:
     """The recoverable content of a data folder that no process holds; None: nothing. Raises: SetupError,
     DataDirBusy."""
+    folder = _of_a_member(folder)
     files = folder / FILES if (folder / FILES).is_dir() else folder
-    if not files.is_dir():
-        raise SetupError(f"{folder} is not a folder; give the data directory of a store member")
     for held in dict.fromkeys((folder, files.parent if files.name == FILES else folder)):
         _check_free(held)
     try:
@@ -46,6 +47,18 @@ def look(folder: Path) -> Salvaged | None:
             for each in found.losses
         ]
     return found
+
+
+def _of_a_member(folder: Path) -> Path:
+    """`folder`, or the member's in it if `up` had `folder` as its data directory.
+
+    Raises: SetupError if it is none, or has several members'."""
+    if not folder.is_dir():
+        raise SetupError(f"{folder} is not a folder; give the data directory of a store member")
+    several = sorted(each for each in (folder / SEVERAL).glob("*") if (each / FILES).is_dir())
+    if several:
+        raise SetupError(f"{folder} holds a store of several members; name one: {', '.join(map(str, several))}")
+    return folder / ONE if (folder / ONE / FILES).is_dir() else folder
 
 
 def _read_if_file(folder: Path, unread: dict[str, str], name: str) -> bytes:

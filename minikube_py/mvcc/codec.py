@@ -12,7 +12,7 @@ from typing import Any, Final, cast, get_args
 import msgpack
 
 from minikube_py import errors
-from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.errors import InvalidRequest, MinikubeError, shown
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind, SumSpec
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.index.declared import from_json, to_json
@@ -117,7 +117,7 @@ def unpack_any(data: bytes) -> Message:
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise InvalidRequest(f"not a message: {error}") from None
     if version != VERSION:
-        raise NewerMessage(f"message of version {str(version)[:40]}, this is version {VERSION}")
+        raise NewerMessage(f"message of version {shown(version)}, this is version {VERSION}")
     return from_plain(plain)
 
 
@@ -182,7 +182,7 @@ def from_plain(plain: Plain, depth: int = 0) -> Message:
         return message
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         tag = plain[0] if isinstance(plain, list | tuple) and plain else plain
-        raise InvalidRequest(f"malformed message with tag {str(tag)[:40]!r}") from None
+        raise InvalidRequest(f"malformed message with tag {shown(tag)}") from None
 
 
 def _reader(plain: Plain) -> Callable[[Plain, int], Any]:

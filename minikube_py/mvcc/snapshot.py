@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from minikube_py.errors import Corruption, MinikubeError
+from minikube_py.errors import Corruption, MinikubeError, shown
 from minikube_py.mvcc.auth import are_users_and_roles
 from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field_set_to_plain
 from minikube_py.mvcc.event_log import EventLog, Events
@@ -194,7 +194,7 @@ class Loader:
         elif tag == END:
             self._complete = True
         else:
-            raise Corruption(f"unknown record {tag!r}")
+            raise Corruption(f"unknown record {shown(tag)}")
 
     def _begin(self, head: list[Any]) -> None:
         if head[0] != HEAD or head[1] not in (1, 2, FORMAT):

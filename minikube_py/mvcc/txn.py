@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import InvalidRequest, shown
 from minikube_py.index.declared import INDEXES_PREFIX
 from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.overlap import Overlap, check_overlap
@@ -139,7 +139,7 @@ def _check_txn(txn: Txn, budget: int) -> bool:
         if not key:
             raise InvalidRequest(EMPTY_KEY)
         if target not in _FIELD or operator not in _OPERATORS:
-            raise InvalidRequest(f"a compare has no target {target!r} with operator {operator!r}")
+            raise InvalidRequest(f"a compare has no target {shown(target)} with operator {shown(operator)}")
         if type(operand) is not (bytes if target == "VALUE" else int):
             raise InvalidRequest(f"a compare of {target} with a {type(operand).__name__}")
         plain = plain and not range_end

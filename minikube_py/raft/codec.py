@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack
 
+from minikube_py.errors import shown
 from minikube_py.raft.configuration import Change, ChangeRefused, ChangeType, ConfChange, Configuration, NodeId, checked
 from minikube_py.raft.message import Entry, EntryKind, LogIndex, Message, MessageType, SnapshotMeta, Term
 
@@ -44,7 +45,7 @@ def message_from_plain(plain: Any) -> Message:
     for name, value in (("term", term), ("log_term", log_term), ("index", index), ("commit", commit), ("hint", hint)):
         _number(value, name)
     if reject is not True and reject is not False:
-        raise Malformed(f"reject is {reject!r}, not a boolean")
+        raise Malformed(f"reject is {shown(reject)}, not a boolean")
     if context.__class__ is not bytes or len(context) > CONTEXT_BYTES_MAX:
         raise Malformed(f"context is not bytes, {CONTEXT_BYTES_MAX} at most")
     entries = _entries(runs, index, log_term, term)
@@ -104,7 +105,7 @@ def decode_change(data: bytes) -> ConfChange:
     for one in _list(fields[0], "the changes"):
         pair = _list(one, "a change")
         if len(pair) != 2 or _number(pair[0], "a change's type") not in CHANGES:
-            raise Malformed(f"a change is a known type and a member, not {pair!r:.100}")
+            raise Malformed(f"a change is a known type and a member, not {shown(pair)}")
         changes.append(Change(ChangeType(pair[0]), _node(pair[1], "a change's member")))
     if len(changes) > MEMBERS_MAX:
         raise Malformed(f"more than {MEMBERS_MAX} changes in one")
@@ -160,7 +161,7 @@ def _snapshot(plain: Any) -> SnapshotMeta:
 
 def _list(value: Any, what: str) -> Sequence[Any]:
     if value.__class__ is not list and value.__class__ is not tuple:
-        raise Malformed(f"{what} is a list, not {value!r:.100}")
+        raise Malformed(f"{what} is a list, not {shown(value)}")
     sequence: Sequence[Any] = value
     return sequence
 
@@ -168,7 +169,7 @@ def _list(value: Any, what: str) -> Sequence[Any]:
 def _number(value: Any, what: str) -> int:
     # Not isinstance: True is an int, but not a number here.
     if value.__class__ is not int or not 0 <= value <= INT_MAX:
-        raise Malformed(f"{what} is a number from 0 to {INT_MAX}, not {value!r:.100}")
+        raise Malformed(f"{what} is a number from 0 to {INT_MAX}, not {shown(value)}")
     number: int = value
     return number
 

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
-from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader, OutcomeUnknown, Unavailable
+from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader, OutcomeUnknown, Unavailable, shown
 from minikube_py.fields.where import Where
 from minikube_py.index.reports import explanation_to_plain, report_to_plain
 from minikube_py.index.running import check_buildable
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         elif op == Op.TRANSFER:
             self._work(request_id, member.transfer(NodeId(_integer(argument))))
         else:
-            raise ProtocolError(f"unknown op {op!r}")
+            raise ProtocolError(f"unknown op {shown(op)}")
 
     def _greet(self, hello: Any) -> None:
         refusal = self._server.welcome(hello)

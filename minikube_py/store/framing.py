@@ -14,11 +14,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgpack
 
-from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.errors import InvalidRequest, MinikubeError, shown
 from minikube_py.mvcc.codec import from_plain, to_plain
 
 LENGTH: Final = struct.Struct("<I")
-TEXT_SHOWN: Final = 20
 
 
 class ProtocolError(Exception):
@@ -107,9 +106,9 @@ class Greeting(NamedTuple):
         """Why it is refused, as code and text; None: the sender knows `token`."""
         if len(hello) < 4 or hello[0] != self.magic:
             return "hello", f"this port {self.whose}; this is not its handshake"
-        _, version, shown, *_ = hello
+        _, version, given, *_ = hello
         if version != self.version:
-            return "version", f"protocol version {version!r:.{TEXT_SHOWN}} is not supported, only {self.version}"
-        if type(shown) is not str or not hmac.compare_digest(shown.encode(), token.encode()):
+            return "version", f"protocol version {shown(version)} is not supported, only {self.version}"
+        if type(given) is not str or not hmac.compare_digest(given.encode(), token.encode()):
             return "token", "the token is wrong"
         return None

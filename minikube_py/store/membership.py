@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgpack
 
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import InvalidRequest, shown
 from minikube_py.mvcc.codec import NewerMessage
 from minikube_py.mvcc.versions import FIRST
 from minikube_py.raft.configuration import Change, ChangeType, ConfChange, Configuration, NodeId
@@ -297,7 +297,7 @@ def _require(condition: bool, otherwise: str) -> None:
 
 def _id(plain: Any, lowest: int = 1) -> NodeId:
     if type(plain) is not int or not lowest <= plain <= ID_MAX:
-        raise TypeError(f"{plain!r:.100} is not a member id")
+        raise TypeError(f"{shown(plain)} is not a member id")
     return NodeId(plain)
 
 
@@ -309,5 +309,5 @@ def _text(plain: Any) -> str:
 
 def _flag(plain: Any) -> bool:
     if type(plain) is not bool:
-        raise TypeError(f"{plain!r:.100} is neither true nor false")
+        raise TypeError(f"{shown(plain)} is neither true nor false")
     return plain

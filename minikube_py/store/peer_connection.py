@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from minikube_py.errors import Unavailable
+from minikube_py.errors import Unavailable, shown
 from minikube_py.ports.addresses import split_address
 from minikube_py.ports.port import Incoming
 from minikube_py.raft.configuration import NodeId
@@ -216,9 +216,9 @@ class OutgoingLink(PeerConnection):
         elif kind == Reply.WANT and _ints(arguments, 1):
             self._owner.snapshot_wanted(arguments[0])
         elif kind == Reply.DONE and len(arguments) == 2:
-            self._owner.snapshot_done(arguments[0] is True, str(arguments[1]))
+            self._owner.snapshot_done(arguments[0] is True, arguments[1] if type(arguments[1]) is str else "")
         else:
-            raise ProtocolError(f"a reply of kind {kind!r} is unknown here")
+            raise ProtocolError(f"a reply of kind {shown(kind)} is unknown here")
 
     def garbled(self, error: ProtocolError) -> None:
         self._refuse(Refused(Refusal.GARBLED, f"the received data was not understood: {error}"))

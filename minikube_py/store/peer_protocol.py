@@ -125,9 +125,9 @@ def refusal_frame(refusal: Refusal, text: str) -> bytes:
 def refused(arguments: Sequence[Any]) -> Refused:
     """The content of a REFUSED; reasons that only later versions know are kept as text."""
     number = arguments[0] if arguments else 0
-    text = arguments[1] if len(arguments) > 1 else ""
+    text = arguments[1] if len(arguments) > 1 and type(arguments[1]) is str else ""
     known = type(number) is int and number in Refusal.__members__.values()
-    return Refused(Refusal(number) if known else Refusal.GARBLED, str(text)[:REASON_CHARS_MAX])
+    return Refused(Refusal(number) if known else Refusal.GARBLED, text[:REASON_CHARS_MAX])
 
 
 def who_frame(answer: Answer) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.env import Clock, Rng, say
-from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader
+from minikube_py.errors import InvalidRequest, MinikubeError, NotLeader, shown
 from minikube_py.ports.descriptors import Descriptors, PortLimits
 from minikube_py.ports.port import Incoming, Port
 from minikube_py.raft.configuration import NodeId
@@ -276,7 +276,7 @@ class Peers:
         elif ask == Ask.LINK:
             self._link_asked(connection, link_hello(arguments))
         else:
-            raise ProtocolError(f"a hello that asks for {ask!r:.20} is unknown here")
+            raise ProtocolError(f"a hello that asks for {shown(ask)} is unknown here")
 
     def said(self, connection: IncomingConnection, received: tuple[Any, ...]) -> None:
         """A frame of a link. Raises: ProtocolError."""
@@ -295,7 +295,7 @@ class Peers:
             if self._receiver is not None:
                 self._receiver.chunk(connection, arguments)
         else:
-            raise ProtocolError(f"something of kind {kind!r:.20} is unknown here")
+            raise ProtocolError(f"something of kind {shown(kind)} is unknown here")
 
     def _link_asked(self, connection: IncomingConnection, hello: LinkHello) -> None:
         refusal = self._admission().refuses(hello)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from minikube_py.errors import Corruption
+from minikube_py.errors import Corruption, shown
 from minikube_py.wal.record import HEADER_BYTES, RecordType, decode_record, encode_record
 
 FORMAT_VERSION = 1
@@ -59,7 +59,10 @@ def decode_head(name: str, data: bytes, *, whole: bool = True) -> SegmentHead:
     record = decode_record(data[:HEAD_BYTES], 0, 0)
     if record is None or record.type != RecordType.SEGMENT:
         raise damage(name, 0, "the segment's header is unreadable")
-    version, *fields = unpack_payload(name, record.offset, record.payload)
+    payload = unpack_payload(name, record.offset, record.payload)
+    if type(payload) is not list or not payload or type(payload[0]) is not int:
+        raise damage(name, record.offset, "the segment's header holds something else")
+    version, *fields = payload
     if version != FORMAT_VERSION or len(fields) != len(SegmentHead._fields):
         raise unknown_format(name, version)
     head = SegmentHead(*fields)
@@ -80,7 +83,8 @@ def damage(name: str, offset: int, what: str) -> Damage:
 
 def unknown_format(name: str, version: object) -> Corruption:
     return Corruption(
-        f"{name}: format {version} is unknown, this version reads {FORMAT_VERSION}; use the version that wrote it"
+        f"{name}: format {shown(version)} is unknown, this version reads {FORMAT_VERSION}; "
+        "use the version that wrote it"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,3 +110,17 @@ async def test_salvage_needs_no_snapshot_that_the_log_holds(folder: Path, capsys
     KINDS["a FIFO"](path)
     cli.main(["store", "salvage", str(folder)])
     assert f"lost: {path.name} at offset 0: 0 bytes: not a file that can be read (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("there", ["", "member", "members/store-1"])
+async def test_salvage_finds_the_member_in_the_folder_of_up(
+    folder: Path, there: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    up = tmp_path_factory.mktemp("up")
+    shutil.copytree(folder, up / there / "store")
+    code = cli.main(["store", "salvage", str(up)])
+    out, err = capsys.readouterr()
+    if there.startswith("members"):
+        assert code == 1 and f"several members; name one: {up}/members/store-1" in err
+    else:
+        assert code == 0 and "with 150 keys" in out

@@ -547,8 +547,18 @@ plain_values: SearchStrategy[Any] = st.recursive(
     max_leaves=10,
 )
 """What msgpack can carry, in any shape."""
+AROUND_DEEP: Final = ((b"", b""), (b"\x92\x01", b""), (b"\x92", b"\x90"), (b"\x93\x91", b"\xc2\xc4\x00"))
+"""Before and after a value: alone, as a message and as its version, in a change of members."""
+deep_bytes = st.builds(
+    lambda around, depth, of_map: around[0] + (b"\x81\x01" if of_map else b"\x91") * depth + b"\xc0" + around[1],
+    st.sampled_from(AROUND_DEEP),
+    st.sampled_from((2, 500, 900, 990, 1010, 1020, 1022, 1023, 1024, 3000)),
+    st.booleans(),
+)
+"""Nested as deep as msgpack decodes, which is deeper than Python shows, and deeper."""
 hostile_bytes = st.one_of(
     mutated(packed),
+    deep_bytes,
     st.tuples(st.just(1), st.lists(plain_values, min_size=1, max_size=6)).map(
         lambda value: bytes(msgpack.packb(value))
     ),

@@ -90,7 +90,7 @@ def test_a_hello_is_refused_for_the_first_thing_that_is_wrong() -> None:
     )
     assert greeting.refuses(("other", 3, "token", 0), "token")[0] == "hello"  # type: ignore[index]
     long = greeting.refuses(("magic", "9" * 50, "token", 0), "token")
-    assert long == ("version", "protocol version '" + "9" * 19 + " is not supported, only 3")
+    assert long == ("version", "protocol version '" + "9" * 50 + "' is not supported, only 3")
     for shown in ("Token", "", 5, None, b"token"):
         assert greeting.refuses(("magic", 3, shown, 0), "token") == ("token", "the token is wrong")
 
