@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from minikube_py.api.go_format import go_text
@@ -44,6 +44,11 @@ CHUNKS_READ_MAX: Final = 512
 _EXCESS_BYTES_MAX: Final = 16 << 10
 """As Go's: what lines before chunks may hold beyond 16 bytes and twice the data."""
 CHUNKED: Final = -1
+PATH_BYTES_MAX: Final = 16 << 10
+"""Names of 253 characters, escaped, a dozen of them. It is taken apart before anybody knows who asks."""
+LISTS: Final = ("accept", "accept-encoding", "content-type", "if-none-match")
+LISTS_BYTES_MAX: Final = 4096
+"""Of each of the LISTS, whose items are read one by one; those of kubectl and of browsers have some 300 bytes."""
 _KEPT_LENGTH_MAX: Final = 2048
 """Size of headers cached for a connection's next request, which mostly repeats them."""
 
@@ -167,6 +172,8 @@ class RequestReader:
         if match is None:
             raise Refused(400, "Bad Request")
         method, target, major, minor = match.groups()
+        if len(target.partition("?")[0]) > PATH_BYTES_MAX:
+            raise Refused(414, "URI Too Long", f"the limit is {PATH_BYTES_MAX} bytes for a path")
         path, query = _split_target(target, method == "CONNECT" and not target.startswith("/"))
         self._after_post = method == "POST"
         if self._kept is not None and self._kept_as == (minor, fields) and major == "1" and method != "CONNECT":
@@ -175,6 +182,8 @@ class RequestReader:
         modern = minor != "0"
         if repeated and any(name == "host" for name, _ in repeated):
             raise Refused(400, "Bad Request")
+        if len(fields) > LISTS_BYTES_MAX:
+            _check_lists(headers, repeated)
         length, sure = _length(headers, repeated, modern)
         if major != "1":
             raise Refused(505, "HTTP Version Not Supported", "unsupported protocol version")
@@ -366,6 +375,14 @@ def _check_host(headers: Mapping[str, str], needed: bool) -> None:
             raise Refused(400, "Bad Request", "missing required Host header")
     elif _HOST.fullmatch(host) is None:
         raise Refused(400, "Bad Request", "malformed Host header")
+
+
+def _check_lists(headers: Mapping[str, str], repeated: Iterable[tuple[str, str]]) -> None:
+    for name in LISTS:
+        if len(headers.get(name, "")) + sum(len(value) for key, value in repeated if key == name) > LISTS_BYTES_MAX:
+            raise Refused(
+                431, "Request Header Fields Too Large", f"the limit is {LISTS_BYTES_MAX} bytes for the header {name}"
+            )
 
 
 def _length(

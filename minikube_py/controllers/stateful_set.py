@@ -5,12 +5,14 @@ Source: k8s.io/kubernetes/pkg/controller/statefulset.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.values import INT32_MAX
 from minikube_py.client.events import NORMAL, WARNING
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import (
@@ -63,6 +65,26 @@ class Slot(NamedTuple):
     pod: PodView | None
 
 
+class Slots:
+    """The desired ordinals, each with its pod: as many as `replicas` says, which nobody lists as a whole."""
+
+    def __init__(self, wanted: range, pods: Mapping[int, PodView]) -> None:
+        self._wanted, self._pods = wanted, pods
+
+    def __iter__(self) -> Iterator[Slot]:
+        return (Slot(ordinal, self._pods.get(ordinal)) for ordinal in self._wanted)
+
+    def down_to(self, position: int) -> Iterator[Slot]:
+        """From the last one down to that at `position`."""
+        return iter(Slots(self._wanted[position:][::-1], self._pods))
+
+    def with_missing(self, most: int) -> list[Slot]:
+        """Those that have a pod, and the first `most` that have none."""
+        missing = islice((ordinal for ordinal in self._wanted if ordinal not in self._pods), most)
+        there = (ordinal for ordinal in self._pods if ordinal in self._wanted)
+        return [Slot(ordinal, self._pods.get(ordinal)) for ordinal in sorted((*missing, *there))]
+
+
 class StatefulSetController(QueueController):
     name = "statefulset-controller"
 
@@ -79,6 +101,7 @@ class StatefulSetController(QueueController):
         self._history = History(context.client, _OWNER)
         self._workers = QueueWorkers(context, "statefulset", self.sync)
         self._queue = self._workers.queue
+        self._burst = context.config.burst_replicas
         self._expectations = Expectations(self._queue.add_after, context.clock, context.config.expectations_timeout_s)
         self._sets.add_handler(
             Handler(on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._set_deleted)
@@ -183,22 +206,23 @@ class StatefulSetController(QueueController):
         pods deleted for an update."""
         slots, condemned = placed(owner, pods)
         ordered = owner.spec.get("podManagementPolicy") != "Parallel"
-        unavailable = [slot.pod for slot in slots if slot.pod is None or _unavailable(slot.pod, owner, now_s)]
-        unavailable += [pod for pod in reversed(condemned) if _unavailable(pod, owner, now_s)]
+        there = chain((slot.pod for slot in slots), reversed(condemned))
+        first = next((pod for pod in there if pod is None or _unavailable(pod, owner, now_s)), None)
         if ordered:
             for slot in slots:
                 if await self._settle(owner, found, slot, now_s, ordered):
                     return 0
         else:
-            waiting = iter(slots)
+            # Upstream tries all; what is created brings the set here again.
+            chosen = slots.with_missing(self._burst)
+            waiting = iter(chosen)
 
             async def settle_next() -> None:
                 await self._settle(owner, found, next(waiting), now_s, ordered)
 
-            _, failure = await slow_start(len(slots), settle_next)
+            _, failure = await slow_start(len(chosen), settle_next)
             if failure is not None:
                 raise failure
-        first = unavailable[0] if unavailable else None
         for pod in condemned:
             if (ordinal := ordinal_of(owner, pod)) is not None:
                 await self._keep_claims(owner, ordinal, pod, condemned=True)
@@ -260,14 +284,14 @@ class StatefulSetController(QueueController):
             await self._client.raw("PATCH", path, None, orjson.dumps(patch), MERGE_PATCH)
         return kept or not known
 
-    async def _update(self, owner: WorkloadView, found: Revisions, slots: Sequence[Slot], now_s: float) -> int:
+    async def _update(self, owner: WorkloadView, found: Revisions, slots: Slots, now_s: float) -> int:
         """Replaces the last outdated pod, down to the partition, one at a time."""
         strategy = owner.spec.get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return 0
         partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
         # Upstream counts the partition by position, not by ordinal.
-        for slot in reversed(slots[partition:]):
+        for slot in slots.down_to(partition):
             if slot.pod is None:
                 return 0
             if slot.pod.labels.get(POD_LABEL) != found.update.name and not slot.pod.deleting:
@@ -390,21 +414,21 @@ class StatefulSetController(QueueController):
 def ordinal_of(owner: MetaView, pod: MetaView) -> int | None:
     """None if the pod's name does not belong to this set."""
     parent, dash, digits = pod.name.rpartition("-")
-    fits = dash and parent == owner.name and digits.isascii() and digits.isdecimal() and len(digits) < 10
-    return int(digits) if fits else None
+    fits = dash and parent == owner.name and digits.isascii() and digits.isdecimal() and len(digits) <= 10
+    return int(digits) if fits and int(digits) <= INT32_MAX else None
 
 
 def first_ordinal(owner: WorkloadView) -> int:
     return int((owner.spec.get("ordinals") or {}).get("start") or 0)
 
 
-def placed(owner: WorkloadView, pods: Sequence[PodView]) -> tuple[list[Slot], list[PodView]]:
+def placed(owner: WorkloadView, pods: Sequence[PodView]) -> tuple[Slots, list[PodView]]:
     """The desired ordinals, and the pods of other ordinals, highest first."""
     start = first_ordinal(owner)
     by_ordinal = {ordinal: pod for pod in pods if (ordinal := ordinal_of(owner, pod)) is not None}
     wanted = range(start, start + owner.replicas)
-    slots = [Slot(ordinal, by_ordinal.get(ordinal)) for ordinal in wanted]
-    return slots, [by_ordinal[ordinal] for ordinal in sorted(by_ordinal, reverse=True) if ordinal not in wanted]
+    condemned = [by_ordinal[ordinal] for ordinal in sorted(by_ordinal, reverse=True) if ordinal not in wanted]
+    return Slots(wanted, by_ordinal), condemned
 
 
 def _ready(pod: PodView, owner: WorkloadView, now_s: float) -> bool:

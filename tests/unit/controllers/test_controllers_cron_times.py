@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikube_py.api.cron import BadSchedule, parse
+from minikube_py.api.cron import BadSchedule, Schedule, load_zone, parse
 from minikube_py.client.events import timestamp
 from minikube_py.controllers.cron_jobs import MISSED_MAX, missed
 from minikube_py.controllers.job_pods import (
@@ -20,6 +20,7 @@ from minikube_py.controllers.job_pods import (
     total,
     with_indexes,
 )
+from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import WorkloadView, project_workload
 
 HOUR_S = 1_463_652_000.0
@@ -88,3 +89,52 @@ def test_intervals_are_the_set_that_they_stand_for(indexes: set[int], count: int
     assert parse_intervals(intervals_text(intervals), 41) == intervals
     missing = [each for each in range(completions) if each not in indexes]
     assert first_missing(intervals, count, completions) == missing[:count]
+
+
+SCHEDULES = (
+    "* * * 1-11 *", "* 8-18 * * 1-5", "*/7 * * * *", "* * 1-25 * *", "59 23 31 * *", "0 0 29 2 *", "30 2 * * *",
+    "@every 90s", "@every 36h", "@hourly", "* * * * 0",
+)  # fmt: skip
+
+
+def walked(schedule: Schedule, cron: WorkloadView, now_s: float) -> tuple[float | None, int]:
+    """The last due time and how many, as upstream finds them: one after the other."""
+    first_s = schedule.next(parse_time_s(cron.status["lastScheduleTime"]))
+    second_s = schedule.next(first_s)
+    if now_s < second_s:
+        return (None, 0) if now_s < first_s else (first_s, 0)
+    between_s = int(second_s - first_s)
+    count = int(now_s - first_s) // between_s + 1
+    last_s, at_s = None, schedule.next(first_s + (count - 2) * between_s)
+    while at_s <= now_s:
+        last_s, at_s = at_s, schedule.next(at_s)
+    return last_s, count
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(SCHEDULES),
+    st.sampled_from(("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")),
+    st.integers(0, 400 * 1440),
+    st.integers(0, 3 * 1440),
+)
+def test_the_last_due_time_is_the_one_that_a_walk_finds(text: str, zone: str, last: int, later: int) -> None:
+    schedule, found = parse(text, load_zone(zone)), cron(text, 0, last, None)
+    now_s = HOUR_S + (last + later) * 60 + 1
+    due = missed(found, now_s, schedule, False)
+    assert (due.last_s, due.times) == walked(schedule, found, now_s)
+
+
+def test_a_long_gap_before_a_busy_month_takes_few_steps() -> None:
+    """From November 30 to January 1, then each minute: a walk of 26 seconds."""
+    asked: list[float] = []
+
+    class Counted:
+        def next(self, after_s: float) -> float | None:
+            asked.append(after_s)
+            return schedule.next(after_s)
+
+    schedule, last = parse("* * * 1-11 *"), parse_time_s("2020-11-30T23:58:30Z") or 0.0
+    now_s = parse_time_s("2023-11-14T22:13:20Z") or 0.0
+    found = missed(cron("* * * 1-11 *", 0, (last - HOUR_S) / 60, None), now_s, Counted(), False)
+    assert found.last_s == now_s // 60 * 60 and len(asked) < 100

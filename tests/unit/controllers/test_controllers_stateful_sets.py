@@ -1,10 +1,17 @@
 """StatefulSet: how many pods it asks for while one is refused."""
 
+from typing import Any
+
+import pytest
 from controller_world import TEMPLATE, World
+from hypothesis import given
+from hypothesis import strategies as st
 from step_clock import settle
 
 from minikube_py.api.errors import StatusError
+from minikube_py.controllers.stateful_set import Slots
 
+INT32_MAX = 2**31 - 1
 POD = {"selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE, "serviceName": "web"}
 
 
@@ -60,3 +67,35 @@ async def test_a_pod_that_lacks_the_volumes_of_its_claims_holds_up_its_set_and_i
         w.run_pod("a/web-0")
         await settle()
         assert len(w.pods()) == 2
+
+
+@pytest.mark.parametrize("start", [0, INT32_MAX - 5])
+async def test_replicas_without_end_are_created_one_at_a_time(start: int) -> None:
+    """One list of all ordinals filled the memory, at each start again."""
+    spec = {**POD, "replicas": INT32_MAX, "ordinals": {"start": start}}
+    async with World("statefulset-controller") as w:
+        w.api.make("statefulsets", "a/web", spec=spec)
+        await settle()
+        assert list(w.pods()) == [f"a/web-{start}"]
+        w.run_pod(f"a/web-{start}")
+        await settle()
+        assert len(w.pods()) == 2
+        w.api.change("statefulsets", "a/web", spec={**spec, "replicas": 1})
+        await settle()
+        assert list(w.pods()) == [f"a/web-{start}"]
+
+
+def test_only_a_burst_of_missing_ordinals_is_listed() -> None:
+    pod: Any = object()
+    slots = Slots(range(7, INT32_MAX), {9: pod, 2_000_000: pod, 3: pod})
+    assert slots.with_missing(3) == [(7, None), (8, None), (9, pod), (10, None), (2_000_000, pod)]
+    assert next(iter(slots)) == (7, None) and next(slots.down_to(5)) == (INT32_MAX - 1, None)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 12), st.sets(st.integers(0, 20)))
+def test_slots_are_the_list_of_all_ordinals(start: int, count: int, position: int, there: set[int]) -> None:
+    pods: Any = dict.fromkeys(there, "pod")
+    every = [(ordinal, pods.get(ordinal)) for ordinal in range(start, start + count)]
+    slots = Slots(range(start, start + count), pods)
+    assert list(slots) == every == slots.with_missing(count)
+    assert list(slots.down_to(position)) == every[position:][::-1]
