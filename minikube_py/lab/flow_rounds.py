@@ -29,7 +29,7 @@ MILLI_STEP, MEMORY_STEP_MI = 50, 64
 
 
 class Round(NamedTuple):
-    """Seconds and counters. `turned_down`: rejected during repair."""
+    """Seconds and counters. `solver`: who solved it, and for whom; `turned_down`: rejected during repair."""
 
     model: str
     solver: str
@@ -78,7 +78,7 @@ def one_round(clock: Clock, model_name: str, solver_name: str, nodes: int, pods:
     graph = Graph(model, columns)
     problem = graph.build([TaskClass(task, machines.slots, machines.fit(task)) for task in tasks])
     built_s = now_s()
-    flow = solver.solve(problem)
+    flow, by = solver.solved(problem)
     solved_s = now_s()
     placed = turned_down = 0
     for c, task in enumerate(tasks):
@@ -92,7 +92,8 @@ def one_round(clock: Clock, model_name: str, solver_name: str, nodes: int, pods:
     ended_s = now_s()
     assert nodes > 1000 or not faults(problem, flow)
     spent = (built_s - began_s, solved_s - built_s, ended_s - solved_s)
-    return Round(model.name, solver.name, nodes, pods, classes, graph.size[1], *spent, placed, turned_down)
+    by = by if by == solver.name else f"{by} for {solver.name}"
+    return Round(model.name, by, nodes, pods, classes, graph.size[1], *spent, placed, turned_down)
 
 
 def _twin(pod: PodInfo, number: int) -> PodInfo:

@@ -39,6 +39,14 @@ class Budgets:
     def __bool__(self) -> bool:
         return bool(self._all)
 
+    def without(self, pods: Iterable[PodInfo]) -> Budgets:
+        """What is left once `pods` are evicted, too."""
+        taken: dict[str, int] = {}
+        for pod in pods:
+            for budget in self.protecting(pod):
+                taken[budget.uid] = taken.get(budget.uid, 0) + 1
+        return Budgets(each._replace(allowed=each.allowed - taken.get(each.uid, 0)) for each in self._all)
+
     def protecting(self, pod: PodInfo) -> Iterator[Budget]:
         key = pod.namespace, tuple(pod.labels.items())
         meaning = self._meaning.get(key)

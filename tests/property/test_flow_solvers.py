@@ -136,8 +136,11 @@ def test_what_lemon_has_no_room_for_is_solved_all_the_same() -> None:
     arcs = [(0, 2 + i, 1, (i * 7919) % COST_MAX) for i in range(machines)]
     arcs += [(2 + i, 1, 1, 0) for i in range(machines)] + [(0, 1, 500, COST_MAX)]
     problem = _of([400, -400] + [0] * machines, arcs)
-    flow = solver_named("lemon").solve(problem)
+    flow, by = solver_named("lemon").solved(problem)
     assert not faults(problem, flow)
+    assert by == next(name for name in available() if name != "lemon"), "and it is said who did it"
+    small = _of([2, 0, -2], [(0, 1, 2, 1), (1, 2, 2, 1)])
+    assert solver_named("lemon").solved(small).by == "lemon"
 
 
 def test_phases_are_as_many_as_costs_have_bits_and_not_as_there_are_prices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ neither dimensions nor disruption budgets, which are checked here by trials of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -25,7 +26,37 @@ from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import by_budget, importance
 
 NODES_MAX: Final = 256
-"""Nodes tried per round, over all classes; each search resumes where the last one stopped."""
+"""Nodes tried per round, over all classes; each class resumes where it stopped."""
+TURN_NODES: Final = 32
+"""Nodes that a class tries in its turn, if all classes of the round together may not try as many each."""
+
+
+class Turns:
+    """Classes take turns across rounds, whoever waited longest first; `of` is any pod of a class, by uid. Of the
+    classes that tried last, the first are forgotten."""
+
+    KEPT_MAX: Final = 4096
+
+    def __init__(self) -> None:
+        self._at: OrderedDict[str, int] = OrderedDict()
+        self._taken = 0
+
+    def ordered(self, waiting: Iterable[str]) -> list[str]:
+        last = {of: number for number, of in enumerate(self._at)}
+        return sorted(waiting, key=lambda of: last.get(of, -1))
+
+    def take(self, of: str, slots: IntArray, left: int, classes: int) -> IntArray:
+        """Its next nodes: a fair share of the `left` ones, since `classes` still want a turn."""
+        count = min(left, len(slots), max(TURN_NODES, left // max(1, classes)))
+        if not count:
+            return slots[:0]
+        # A new class starts where others ended: not all at the same nodes.
+        at = self._at.pop(of, self._taken) % len(slots)
+        self._at[of] = at + count
+        self._taken += count
+        if len(self._at) > self.KEPT_MAX:
+            self._at.popitem(last=False)
+        return np.roll(slots, -at)[:count]
 
 
 class Offer(NamedTuple):
@@ -93,11 +124,12 @@ def offers(
     budgets: Budgets,
     running: Callable[[PodInfo], Task],
     model: CostModel,
-) -> dict[int, Offer]:
-    """By slot. Victims are running pods of the same scheduler, of no higher priority and not protected by a budget.
+) -> Iterator[Offer | None]:
+    """Victims are running pods of the same scheduler, of no higher priority and not protected by a budget. After each
+    run of the filters it yields None, if no offer: whoever asks may do something else meanwhile, and then calls
+    `stands`.
 
     Raises: ModelError, PluginError."""
-    found = {}
     for node in nodes:
         below = sorted((other for other in node.pods.values() if may_go(other, pod)), key=importance)
         _, free = by_budget(below, budgets)
@@ -106,7 +138,9 @@ def offers(
         trial = dry_run(node)
         for other in free:
             trial.remove(other)
-        if trial.rejection() is not None:
+        rejected = trial.rejection()
+        yield None
+        if rejected is not None:
             continue
         prices = {other.uid: displacing(model, running(other)) for other in free}
         victims = []
@@ -116,8 +150,30 @@ def offers(
             if trial.rejection() is not None:
                 trial.remove(other)
                 victims.append(other)
+            yield None
         if victims:
-            found[node.slot] = Offer(node, tuple(victims), sum(prices[victim.uid] for victim in victims))
+            yield Offer(node, tuple(victims), sum(prices[victim.uid] for victim in victims))
+
+
+def stands(offer: Offer, dry_run: DryRuns) -> bool:
+    """Whether the pod fits there without the victims now. Raises: PluginError."""
+    node = offer.node
+    there = [other for victim in offer.victims if (other := node.pods.get(victim.uid)) and not other.deleting]
+    if not node.present or len(there) < len(offer.victims):
+        return False
+    trial = dry_run(node)
+    for other in there:
+        trial.remove(other)
+    return trial.rejection() is None
+
+
+def affordable(taken: Iterable[Exchange], budgets: Budgets) -> list[Exchange]:
+    """The cheapest of them that the disruption budgets allow together."""
+    found = []
+    for each in sorted(taken, key=lambda each: each.price):
+        if not by_budget(each.offer.victims, budgets)[0]:
+            budgets = budgets.without(each.offer.victims)
+            found.append(each)
     return found
 
 

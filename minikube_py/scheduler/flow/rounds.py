@@ -19,8 +19,19 @@ from minikube_py.client.timers import Timers
 from minikube_py.fields.times import parse_time
 from minikube_py.own_code import told
 from minikube_py.scheduler.best import INFEASIBLE
+from minikube_py.scheduler.budgets import Budgets
 from minikube_py.scheduler.filtering import fitting_of, fitting_slots
-from minikube_py.scheduler.flow.exchange import NODES_MAX, Exchange, Offer, Relieved, exchanges, offers
+from minikube_py.scheduler.flow.exchange import (
+    NODES_MAX,
+    Exchange,
+    Offer,
+    Relieved,
+    Turns,
+    affordable,
+    exchanges,
+    offers,
+    stands,
+)
 from minikube_py.scheduler.flow.graph import Graph, Placement, Step, TaskClass
 from minikube_py.scheduler.flow.model import Machine, Machines, ModelError, Task
 from minikube_py.scheduler.flow.placement import NAME, FlowPlacement
@@ -71,10 +82,17 @@ class _Promise(NamedTuple):
     victims: tuple[str, ...]
 
 
+class _Staying(NamedTuple):
+    """Pods of one class; `alternative`: what it costs to leave them, or None if they fit nowhere."""
+
+    pods: Sequence[QueuedPodInfo]
+    alternative: int | None
+
+
 class _Class:
     """Equal pods in a round, in queue order."""
 
-    __slots__ = ("feasible", "job", "of", "pods", "prepared", "room")
+    __slots__ = ("feasible", "job", "of", "pods", "prepared", "room", "solver")
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -83,6 +101,7 @@ class _Class:
         self.room: IntArray
         self.pods: list[QueuedPodInfo] = []
         self.prepared: Prepared | None = None
+        self.solver = ""
 
 
 class Rounds:
@@ -110,7 +129,10 @@ class Rounds:
         self._local = run.profile.local._replace(pre_scorers={}, scorers=())
         self._promised: dict[str, _Promise] = {}
         """By uid of a pod that replaces others."""
-        self._tried = self._trials_left = 0
+        self._leaving: dict[str, tuple[PodInfo, str]] = {}
+        """Victims by uid, with the uid of the pod that replaces them."""
+        self._turns = Turns()
+        self._trials_left = 0
         self.rounds = self.passes = self.arcs = self.repaired = self.exchanged = 0
 
     def take(self, queued: QueuedPodInfo) -> None:
@@ -188,17 +210,28 @@ class Rounds:
             self._broken(classes[number].pods, str(reason), started_s)
         self._busy_s += self._scheduler.clock.monotonic_s() - began_s
         turned_down: list[QueuedPodInfo] = []
+        staying: list[_Staying] = []
         for each, placements, alternative in found:
             turned_down += await self._commit(each, placements, alternative, started_s)
             rest = each.pods[len(placements) :]
             if placements and len(placements) * AGAIN_SHARE >= len(rest):
                 self._waiting += rest
-            else:
-                self._priced_out(self._exchanged(each, rest, started_s), alternative, started_s)
+            elif rest:
+                staying.append(_Staying(rest, alternative))
         self.repaired += len(turned_down)
-        for each in full:
-            await self._alone(self._exchanged(each, each.pods, started_s))
+        await self._stay([*staying, *(_Staying(each.pods, None) for each in full)], started_s)
         return turned_down
+
+    async def _stay(self, staying: Iterable[_Staying], started_s: float) -> None:
+        """What no flow placed takes the place of others, if it may, or waits."""
+        left = {each.pods[0].pod.uid: each for each in staying}
+        for number, uid in enumerate(self._turns.ordered(left)):
+            each = left[uid]
+            pods = await self._exchanged(each.pods, len(left) - number, started_s)
+            if each.alternative is None:
+                await self._alone(pods)
+            else:
+                self._priced_out(pods, each.alternative, started_s)
 
     # --- classes ----------------------------------------------------------------------------------------------------
 
@@ -222,7 +255,8 @@ class Rounds:
             signature = self._run.profile.reads(pod)
             try:
                 own = model.task_key(task)
-                key = (pod.uid if signature is None else signature, task.job, own, _labels_that_matter(pod))
+                read = pod.uid if signature is None else signature
+                key = (read, task.job, own, _labels_that_matter(pod), pod.preemption_policy)
                 found = by_key.setdefault(key, _Class(task.job))
             except RAISED as error:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
@@ -262,9 +296,10 @@ class Rounds:
         self._tell_of_machines()
         problem = graph.build([TaskClass(each.of, each.feasible, each.room) for each in classes])
         self.arcs += graph.size[1]
-        flow = self._plugin.solver.solve(problem)
+        flow, solver = self._plugin.solver.solved(problem)
         found = []
         for number, each in enumerate(classes):
+            each.solver = solver
             if number not in graph.failed:
                 placements = list(graph.placements(number, flow, problem))
                 found.append((each, placements, graph.unscheduled_price(number, problem)))
@@ -373,7 +408,7 @@ class Rounds:
         path = (*placement.path, Step("sink", placement.leaf_cost))
         known = self._decisions
         known[pod.uid] = Decision(
-            self.rounds, node.name, plugin.model.name, plugin.solver.name, name, path, alternative
+            self.rounds, node.name, plugin.model.name, each.solver, name, path, alternative
         )
         known.move_to_end(pod.uid)
         while len(known) > limit:
@@ -393,15 +428,21 @@ class Rounds:
         self._promised.pop(queued.pod.uid, None)
         return False
 
-    def _exchanged(self, each: _Class, pods: Sequence[QueuedPodInfo], started_s: float) -> Sequence[QueuedPodInfo]:
-        """Lets pods of a class replace running ones if the price is right; returns the others."""
-        pods = [queued for queued in pods if self._is_waiting(queued)] if self._plugin.args.preemption else pods
-        if not pods or not self._plugin.args.preemption or pods[0].pod.preemption_policy == "Never":
+    async def _exchanged(
+        self, pods: Sequence[QueuedPodInfo], classes: int, started_s: float
+    ) -> Sequence[QueuedPodInfo]:
+        """Lets pods of a class replace running ones if the price is right; returns the others. `classes`: how many of
+        the round want that, still."""
+        if not self._plugin.args.preemption:
             return pods
-        task = self._task(pods[0], len(pods), started_s)
+        pods = [queued for queued in pods if self._is_waiting(queued)]
+        if not pods or pods[0].pod.preemption_policy == "Never":
+            return pods
         try:
-            found = self._offers(pods[0].pod, started_s)
-            taken = self._taken(task, found) if found else []
+            found = await self._offers(pods[0].pod, classes)
+            pods = [queued for queued in pods if self._is_waiting(queued)]
+            taken = self._taken(self._task(pods[0], len(pods), started_s), found) if found and pods else []
+            taken = affordable(taken, self._budgets())
         except (ModelError, Infeasible, PluginError) as error:
             logger.error("preemption by price: %s", error)
             return pods
@@ -409,20 +450,30 @@ class Rounds:
             self._evict(queued, exchange, started_s)
         return pods[len(taken) :]
 
-    def _offers(self, pod: PodInfo, started_s: float) -> dict[int, Offer]:
-        """Raises: ModelError, PluginError."""
-        dry_run = self._scheduler.dry_run(pod)
+    def _budgets(self) -> Budgets:
+        """What the budgets allow beside the victims that are still there. One that its budget counts already counts
+        twice until it is gone: rather one eviction later than one too many."""
+        for uid, (victim, by) in list(self._leaving.items()):
+            known = self._scheduler.pod(victim.key)
+            if known is None or known.uid != uid or not (known.deleting or self._scheduler.is_preempting(by)):
+                del self._leaving[uid]
+        return self._plugin.budgets().without(victim for victim, _ in self._leaving.values())
+
+    async def _offers(self, pod: PodInfo, classes: int) -> dict[int, Offer]:
+        """By slot; yields to the event loop in turns. Raises: ModelError, PluginError."""
+        dry_run = self._scheduler.dry_run(pod) if self._trials_left else None
         if dry_run is None:
             return {}
+        columns = self._columns
         for uid, promise in list(self._promised.items()):
             known = self._scheduler.pod(promise.pod)
             if known is None or known.uid != uid or known.node_name:
                 del self._promised[uid]
         promised = {promise.node for promise in self._promised.values()}
-        slots = np.flatnonzero(self._columns.present[: self._columns.size])
-        turned = np.roll(slots, -(self._tried % max(1, len(slots))))[: self._trials_left]
-        self._tried, self._trials_left = self._tried + len(turned), self._trials_left - len(turned)
-        nodes = [self._columns.by_slot[slot] for slot in turned.tolist()]
+        slots = np.flatnonzero(columns.present[: columns.size])
+        turned = self._turns.take(pod.uid, slots, self._trials_left, classes)
+        self._trials_left -= len(turned)
+        nodes = [columns.by_slot[slot] for slot in turned.tolist()]
         free = [node for node in nodes if node is not None and node.name not in promised]
 
         def running(other: PodInfo) -> Task:
@@ -430,7 +481,16 @@ class Rounds:
             ran_s = self._scheduler.clock.wall_s() - began_us / 1e6 if began_us is not None else 0.0
             return Task(other, 1, 0.0, _job_of(other), other.node_name, max(0.0, ran_s))
 
-        return offers(dry_run, pod, free, self._plugin.budgets(), running, self._plugin.model)
+        version, found = columns.version, {}
+        turn_ends_s = self._scheduler.clock.monotonic_s() + TURN_S
+        for offer in offers(dry_run, pod, free, self._budgets(), running, self._plugin.model):
+            if offer is not None:
+                found[offer.node.slot] = offer
+            turn_ends_s = await self._breathe(turn_ends_s)
+        if columns.version == version:
+            return found
+        now = self._scheduler.dry_run(pod)
+        return {slot: offer for slot, offer in found.items() if now is not None and stands(offer, now)}
 
     def _taken(self, task: Task, found: dict[int, Offer]) -> list[Exchange]:
         """Raises: ModelError, Infeasible."""
@@ -450,6 +510,7 @@ class Rounds:
         self.exchanged += 1
         uids = tuple(victim.uid for victim in victims)
         self._promised[queued.pod.uid] = _Promise(queued.pod.key, node.name, uids)
+        self._leaving.update((victim.uid, (victim, queued.pod.uid)) for victim in victims)
         self._scheduler.preempt(queued.pod, node.name, victims)
         price = f" (for {exchange.price}; to wait: {exchange.staying})"
         self._wait_for(queued, node.name, len(victims), started_s, price)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,6 +20,13 @@ from minikube_py.scheduler.framework import IntArray
 AUTO: Final = "auto"
 
 
+class Solved(NamedTuple):
+    """`flow`: of each arc; `by`: the name of the solver that found it, which may be another than the one asked."""
+
+    flow: IntArray
+    by: str
+
+
 class Solver(Protocol):
     @property
     def name(self) -> str: ...
@@ -27,15 +34,32 @@ class Solver(Protocol):
     def solve(self, problem: Problem) -> IntArray:
         """The flow of each arc. Raises: Infeasible."""
 
+    def solved(self, problem: Problem) -> Solved:
+        """Raises: Infeasible."""
+
+
+class _NoRoom(Exception):
+    """The problem exceeds a solver's arithmetic."""
+
 
 class _Reducing:
-    """`core` only gets problems without lower bounds and negative costs."""
+    """`core` only gets problems without lower bounds and negative costs; one that raises _NoRoom leaves the problem to
+    the first other solver that is installed."""
 
     def __init__(self, name: str, core: Callable[[Problem], IntArray]) -> None:
         self.name = name
         self._core = core
 
     def solve(self, problem: Problem) -> IntArray:
+        return self.solved(problem).flow
+
+    def solved(self, problem: Problem) -> Solved:
+        try:
+            return Solved(self._solve(problem), self.name)
+        except _NoRoom:
+            return next(solver for name, solver in available().items() if name != self.name).solved(problem)
+
+    def _solve(self, problem: Problem) -> IntArray:
         simple, base, sign = reduced(problem)
         if (simple.capacity < 0).any() or simple.supply.sum() != 0:
             raise Infeasible("a lower bound is above its capacity, or supplies do not add up to 0")
@@ -52,16 +76,12 @@ def _lemon(problem: Problem) -> IntArray:
     arrays = (np.ascontiguousarray(array, np.int64) for array in problem[:5])
     try:
         found = pylmcf.lmcf_lct(*arrays)
-    except OverflowError:
-        return _beyond_lemon(problem)
+    except OverflowError as error:
+        # The largest cost times the cube of the number of nodes exceeds 2^58.
+        raise _NoRoom from error
     except (RuntimeError, ValueError) as error:
         raise Infeasible(str(error)) from error
     return np.asarray(found, np.int64)
-
-
-def _beyond_lemon(problem: Problem) -> IntArray:
-    """LEMON's arithmetic overflows if the largest cost times the cube of the node count exceeds 2^58."""
-    return _ortools(problem) if find_spec("ortools") is not None else successive_shortest_paths(problem)
 
 
 def _ortools(problem: Problem) -> IntArray:

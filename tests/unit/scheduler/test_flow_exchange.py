@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from scheduler_world import settle
 from test_scheduler_flow import World, flow_config, flowing
 from virtual_time import run_virtually
 
+from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.flow import exchange, rounds
 
 WORTH = """
@@ -104,28 +106,136 @@ async def test_who_is_not_evicted(tmp_path: Path, running: dict[str, Any], waiti
         assert world.where("valued") == [""]
 
 
-async def test_all_classes_of_a_round_share_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: dict[int, list[int]] = {}
-    monkeypatch.setattr(rounds, "NODES_MAX", 4)
+def tries(monkeypatch: pytest.MonkeyPatch, world: World, nodes_max: int, turn: int = 1) -> dict[int, dict[str, int]]:
+    """By round and pod, how many nodes were tried."""
+    tried: dict[int, dict[str, int]] = {}
+    monkeypatch.setattr(rounds, "NODES_MAX", nodes_max)
+    monkeypatch.setattr(exchange, "TURN_NODES", turn)
 
     def offers(dry_run: Any, pod: Any, nodes: list[Any], *more: Any) -> Any:
-        tried.setdefault(world.rounds.rounds, []).append(len(nodes))
+        tried.setdefault(world.rounds.rounds, {})[pod.name] = len(nodes)
         return exchange.offers(dry_run, pod, nodes, *more)
 
     monkeypatch.setattr(rounds, "offers", offers)
+    return tried
+
+
+async def wakes(world: World, count: int) -> None:
+    for number in range(count):
+        world.api.node(f"more-{number}", cpu="0")
+        await world.clock.advance(400)
+
+
+async def test_all_classes_of_a_round_share_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = {f"n{at}": {"cpu": "1"} for at in range(9)}
     async with flowing(worth(tmp_path, preemption=True), **nodes) as world:
+        tried = tries(monkeypatch, world, 4)
         for name in nodes:
             world.pods(f"on-{name}", cpu="1", nodeName=name, status=RUNS, **labelled(10))
         await settle()
         for price in range(50, 59):
             world.pods(f"waits-{price}", cpu="1", **labelled(price))
         await settle()
-        for _ in range(5):
-            world.api.node("more", cpu="0")
-            await world.clock.advance(400)
-        assert any(len(each) > 1 for each in tried.values()) and all(sum(each) <= 4 for each in tried.values())
+        await wakes(world, 5)
+        spent = [sum(each.values()) for each in tried.values()]
+        assert max(map(len, tried.values())) > 1 and max(spent) <= 4
         assert world.rounds.exchanged > 4, "the next round goes on after them"
+
+
+async def test_a_class_that_can_never_pay_does_not_keep_another_from_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many nodes only one would do, and others that wait with it are poor."""
+    nodes = {f"n{at:02d}": {"cpu": "2" if at == 20 else "1"} for at in range(24)}
+    async with flowing(worth(tmp_path, preemption=True), **nodes) as world:
+        tried = tries(monkeypatch, world, 6, turn=3)
+        for name, more in nodes.items():
+            world.pods(f"on-{name}", cpu=more["cpu"], nodeName=name, status=RUNS, **labelled(10))
+        await settle()
+        for price in range(1, 6):
+            world.pods(f"poor-{price}", cpu="1", **labelled(price))
+        await settle()
+        world.pods("valued", cpu="2", **labelled(100))
+        await settle()
+        # Two of six classes have a turn in each round, of three nodes.
+        await wakes(world, 24)
+        assert leaving(world) == {"on-n20"}
+        assert all(sum(each.values()) <= 6 for each in tried.values())
+        assert len({pod for each in tried.values() for pod in each}) == 6
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+async def test_a_round_evicts_no_more_than_a_disruption_budget_allows(tmp_path: Path, classes: int) -> None:
+    nodes = {name: {"cpu": "2"} for name in "abcd"}
+    async with flowing(worth(tmp_path, preemption=True), **nodes) as world:
+        budget = {"metadata": {"name": "b", "namespace": "default", "uid": "b"}, "status": {"disruptionsAllowed": 1},
+                  "spec": {"selector": {"matchLabels": {"app": "db"}}}}  # fmt: skip
+        world.api.put("poddisruptionbudgets", budget)
+        for at, name in enumerate(nodes):
+            labels = {"worth": str(10 + at), "app": "db" if name != "d" else "web"}
+            world.pods(f"on-{name}", cpu="2", nodeName=name, status=RUNS, metadata={"labels": labels})
+        await settle()
+        for at in range(3):
+            world.pods(f"valued-{at}", cpu="2", **labelled(100 + at % classes))
+        await settle()
+        # The budget allows the cheapest alone. A class that looked after that sees only the pod that it does not mean.
+        assert leaving(world) == ({"on-a"} if classes == 1 else {"on-a", "on-d"})
+        # Nor do later rounds take more while the victim leaves, though nobody counts it in the status here.
+        await wakes(world, 4)
+        assert leaving(world) == {"on-a", "on-d"} and world.rounds.exchanged == 2
+
+
+@pytest.mark.parametrize("first", ["PreemptLowerPriority", "Never"])
+async def test_pods_that_differ_in_their_preemption_policy_alone_are_not_alike(tmp_path: Path, first: str) -> None:
+    async with flowing(worth(tmp_path, preemption=True), a={"cpu": "2"}, b={"cpu": "2"}) as world:
+        for name in "ab":
+            world.pods(f"on-{name}", cpu="2", nodeName=name, status=RUNS, **labelled(10))
+        await settle()
+        other = "Never" if first != "Never" else "PreemptLowerPriority"
+        world.pods("first", cpu="2", preemptionPolicy=first, **labelled(100))
+        world.pods("second", cpu="2", preemptionPolicy=other, **labelled(100))
+        await settle()
+        assert world.rounds.exchanged == 1 and len(leaving(world)) == 1
+        evicts, waits = ("first", "second") if first != "Never" else ("second", "first")
+        assert "gives the pod the place of 1" in world.api.condition(evicts)["message"]
+        assert "gives the pod the place" not in world.api.condition(waits)["message"]
+
+
+async def test_a_search_for_offers_lets_others_run_and_looks_again_at_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No turn runs the filters more than once here; a pod that goes meanwhile is no victim, and no room for two."""
+    monkeypatch.setattr(rounds, "TURN_S", -1.0)
+    runs = 0
+    between: list[int] = []
+    trial = Trial.rejection
+
+    def rejection(self: Trial) -> Any:
+        nonlocal runs
+        runs += 1
+        return trial(self)
+
+    monkeypatch.setattr(Trial, "rejection", rejection)
+    async with flowing(worth(tmp_path, preemption=True), a={"cpu": "4"}, b={"cpu": "4"}) as world:
+        for name in "ab":
+            for number in range(4):
+                price = 20 if name == "b" else 10
+                world.pods(f"on-{name}{number}", cpu="1", nodeName=name, status=RUNS, **labelled(price))
+        await settle()
+        world.pods("valued", cpu="4", **labelled(1000))
+        seen, said = 0, True
+        while not world.rounds.exchanged and len(between) < 500:
+            await asyncio.sleep(0)
+            between.append(runs - seen)
+            seen = runs
+            if runs >= 7 and said:
+                # Its place on a was offered; now somebody who may not be evicted is there.
+                world.api.delete("pods", "default/on-a0")
+                world.api.pod("kept", cpu="1", nodeName="a", status=RUNS)
+                said = False
+        await settle()
+        assert not said and max(between) <= 2
+        assert leaving(world) == {f"on-b{number}" for number in range(4)}
 
 
 RUNNING = st.tuples(st.integers(1, 4), st.integers(0, 60), st.integers(0, 20), st.booleans(), st.integers(0, 90))

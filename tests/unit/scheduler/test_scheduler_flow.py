@@ -17,6 +17,7 @@ from scheduler_world import FakeApi, ManualClock, settle
 from minikube_py.cli.explain_pod import told
 from minikube_py.scheduler.config import ConfigError, SchedulerConfig, load
 from minikube_py.scheduler.configuration.files import checked
+from minikube_py.scheduler.flow import solvers
 from minikube_py.scheduler.flow.rounds import Rounds
 from minikube_py.scheduler.scheduler import Scheduler
 
@@ -81,6 +82,19 @@ async def test_a_round_places_all_pods_that_wait_where_they_are_cheapest_togethe
         assert decision is not None and decision.model == "CPU_MEM"
         assert [step.to for step in decision.path] == ["cpu=1000, memory=1073741824", decision.node, "sink"]
         assert decision.price < decision.alternative == 2_560_000
+
+
+async def test_a_decision_names_the_solver_that_solved_and_not_the_one_asked() -> None:
+    def too_large(problem: Any) -> Any:
+        raise solvers._NoRoom
+
+    async with flowing(a={"cpu": "4"}) as world:
+        placer: Any = world.scheduler.profiles["flow"].profile.placer
+        placer.solver = solvers._Reducing("small", too_large)
+        world.pods("p", cpu="1")
+        await settle()
+        decision = world.rounds.decision("uid-default-p")
+        assert decision is not None and decision.solver == next(iter(solvers.available()))
 
 
 async def test_the_other_profile_is_placed_one_by_one() -> None:
