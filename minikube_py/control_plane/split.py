@@ -29,6 +29,7 @@ from minikube_py.control_plane.kubeconfig import write_kubeconfig
 from minikube_py.control_plane.listen import free_address
 from minikube_py.control_plane.private_files import make_private_folder, write_private
 from minikube_py.control_plane.progress import Patient, Say, say
+from minikube_py.control_plane.room import require_room
 from minikube_py.control_plane.running import Note
 from minikube_py.control_plane.store_layout import (
     MemberPlace,
@@ -40,7 +41,7 @@ from minikube_py.control_plane.store_layout import (
 )
 from minikube_py.control_plane.supervisor import Child
 from minikube_py.control_plane.users import users_by_token, write_token_auth_file
-from minikube_py.env import Clock, ended
+from minikube_py.env import Clock, SystemDisk, ended
 from minikube_py.store.data_dir import DataDir
 
 STORE, APISERVER = "store", "apiserver"
@@ -130,6 +131,9 @@ class SplitControlPlane:
         restore_first(self.config, places)
         folder = members_folder(self.config)
         begun = begun_members(self.config, places)
+        if not begun:
+            folder.mkdir(parents=True, exist_ok=True)
+            require_room(SystemDisk(folder), self.config.reserve_bytes, len(places))
         initial = ",".join(f"{place.name}={place.peer}" for place in places)
         peer_file, peer_key_file = ensure_peer_certificate(self.config.pki_folder)
         secrets = [

@@ -14,6 +14,8 @@ from minikube_py.raft.message import Entry, EntryKind, LogIndex, Message, Messag
 INT_MAX = (1 << 63) - 1
 CONTEXT_BYTES_MAX = 1 << 10
 MEMBERS_MAX = 1000
+ENTRIES_MAX = 1 << 17
+"""Of a message: twice as many as a leader sends (`append_bytes_max` / ENTRY_BYTES), where all are empty."""
 TYPES = frozenset(int(type) for type in MessageType) - {int(MessageType.HUP)}
 KINDS = frozenset(int(kind) for kind in EntryKind)
 CHANGES = frozenset(int(type) for type in ChangeType)
@@ -144,6 +146,8 @@ def _entries(runs: Any, before: int, log_term: int, term_max: int) -> Sequence[E
         if set(map(type, _list(datas, "a run's data"))) != {bytes}:
             raise Malformed("the data of entries is not bytes, or a run is empty")
         floor = term
+        if len(entries) + len(datas) > ENTRIES_MAX:
+            raise Malformed(f"more than {ENTRIES_MAX} entries in one message")
         entries += [_new(Entry, (term, number, data, kind)) for number, data in enumerate(datas, index + 1)]
         index += len(datas)
     if index > INT_MAX:

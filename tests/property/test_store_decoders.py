@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 
 from minikube_py.errors import Corruption, InvalidRequest, shown
 from minikube_py.mvcc.codec import from_plain, unpack
-from minikube_py.raft.codec import Malformed, decode_change, message_from_plain
+from minikube_py.raft.codec import ENTRIES_MAX, Malformed, decode_change, message_from_plain
+from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.log import ENTRY_BYTES
+from minikube_py.raft.message import MessageType
+from minikube_py.raft.state import RaftConfig
 from minikube_py.store.framing import ProtocolError, decode_error, unpack_frame
 from minikube_py.store.membership import decode_member_change
 from minikube_py.store.peer_protocol import PEER_GREETING, link_hello, read_message, read_offer, refused
@@ -68,3 +72,13 @@ def test_what_is_shown_is_short(value: Any) -> None:
     assert len(shown(value)) < MESSAGE_CHARS_MAX
     if type(value) in (int, bool, type(None)):
         assert shown(value) == repr(value)
+
+
+def test_a_message_holds_no_more_entries_than_a_leader_sends() -> None:
+    """A frame of 16 MiB may hold eight million empty ones, which took 1.1 GB."""
+    def plain(count: int) -> list[Any]:
+        return [int(MessageType.APPEND), 1, 2, 1, 1, 0, 0, [[1, 0, [b""] * count]], False, 0, b"", None]
+
+    assert len(message_from_plain(plain(RaftConfig(NodeId(1)).append_bytes_max // ENTRY_BYTES + 1)).entries) == 65537
+    with pytest.raises(Malformed, match="more than 131072 entries"):
+        message_from_plain(plain(ENTRIES_MAX + 1))

@@ -6,7 +6,7 @@ Source: `apiserver/pkg/admission/plugin/resourcequota/controller.go` (CheckReque
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minikube_py.api.errors import Json, StatusError, forbidden
 from minikube_py.api.kind import Kind
@@ -28,6 +28,10 @@ class Write(NamedTuple):
     old: Json | None = None
 
 
+CONCERNED_MAX: Final = 100
+"""A txn has 128 operations, of which the object's own write takes some."""
+
+
 def charge(write: Write, evaluator: Evaluator, quotas: Iterable[Json], seen: Seen) -> list[tuple[Json, Amounts]]:
     """The affected quotas, each with its new total usage. Raises: StatusError 403."""
     if not evaluator.handles(write.sub, write.new, write.old):
@@ -41,6 +45,9 @@ def charge(write: Write, evaluator: Evaluator, quotas: Iterable[Json], seen: See
     if negative := sorted(name for name, amount in usage.items() if amount.unscaled < 0):
         raise _refused(write, f"quota usage is negative for resource(s): {','.join(negative)}")
     more = usage if write.old is None else above(usage, evaluator.usage(write.old, seen))
+    if len(concerned) > CONCERNED_MAX:
+        why = f"{len(concerned)} ResourceQuotas count it, and all are charged in one write: {CONCERNED_MAX} at most"
+        raise _refused(write, why)
     found = []
     for quota in concerned:
         # If the quota did not match before, charge the whole usage.

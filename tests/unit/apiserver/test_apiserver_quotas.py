@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import run_virtually
 
+from minikube_py.api.quota.charging import CONCERNED_MAX
+
 IN = "/api/v1/namespaces/default"
 QUOTA = f"{IN}/resourcequotas/q"
 STEPS = st.lists(
@@ -134,3 +136,17 @@ async def test_a_quota_that_is_unknown_yet_refuses(core: Core) -> None:
         403,
         'configmaps "b" is forbidden: status unknown for quota: q, resources: configmaps',
     )
+
+
+async def test_an_object_may_concern_as_many_quotas_as_one_write_can_charge(core: Core) -> None:
+    hard = {"configmaps": "9"}
+    for number in range(CONCERNED_MAX + 1):
+        quota = {"metadata": {"name": f"q{number}"}, "spec": {"hard": hard}}
+        await core.done("POST", f"{IN}/resourcequotas", quota)
+        status = {"hard": hard, "used": {"configmaps": "0"}}
+        await core.done("PUT", f"{IN}/resourcequotas/q{number}/status", {**quota, "status": status})
+    code, answer = await core.ask("POST", f"{IN}/configmaps", {"metadata": {"name": "m"}})
+    told = "101 ResourceQuotas count it, and all are charged in one write: 100 at most"
+    assert code == 403 and told in answer["message"]
+    await core.done("DELETE", f"{IN}/resourcequotas/q7")
+    await core.done("POST", f"{IN}/configmaps", {"metadata": {"name": "m"}})

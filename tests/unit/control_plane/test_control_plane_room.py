@@ -8,6 +8,7 @@ from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.room import require_room
 from minikube_py.env import SystemDisk
 from minikube_py.store.log_files import FIRST_SEGMENT_BYTES
+from minikube_py.wal.segment import SEGMENT_BYTES
 
 RESERVE_BYTES = 64 << 20
 NEEDED_BYTES = FIRST_SEGMENT_BYTES + RESERVE_BYTES
@@ -31,6 +32,16 @@ def test_a_new_store_needs_room_and_the_refusal_says_where_how_much_and_what_to_
     assert text.startswith(f"{tmp_path} has {NEEDED_BYTES - 1:,} bytes free, and a new store needs {NEEDED_BYTES:,}")
     assert all(flag in text for flag in ("--data-dir", "--reserve-bytes"))
     require_room(disk, RESERVE_BYTES - 1)
+
+
+def test_members_on_one_disk_need_room_for_each_others_logs(tmp_path):
+    """They started on 90 MB, and refused writes for good after two ConfigMaps."""
+    disk = SmallDisk(tmp_path)
+    disk.free = 3 * FIRST_SEGMENT_BYTES + 2 * SEGMENT_BYTES + RESERVE_BYTES
+    require_room(disk, RESERVE_BYTES, members=3)
+    disk.free -= 1
+    with pytest.raises(SetupError, match="36,700,160 for 3 logs, and 67,108,864 reserved"):
+        require_room(disk, RESERVE_BYTES, members=3)
 
 
 def test_a_store_that_has_begun_starts_without_room(tmp_path):
