@@ -5,6 +5,7 @@ One loader for all of them, with uniform errors about what is wrong and where.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import inspect
@@ -19,8 +20,9 @@ from typing import Any
 from minikube_py.errors import RequestError
 
 _PRODUCT = Path(__file__).parent
-RAISED = (Exception, SystemExit, GeneratorExit)
-"""What code of others may raise; SystemExit, as of a script without a `__main__` guard, would end all in silence."""
+RAISED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+"""What code of others, which awaits nothing, may raise: SystemExit would end the process, CancelledError its task, in
+silence. KeyboardInterrupt is the user's."""
 
 
 class BadCode(RequestError):
@@ -81,6 +83,14 @@ def module_of(place: str) -> ModuleType:
         raise BadCode(f"module {place} cannot be imported: {error}; write MODULE:CLASS or FILE.py:CLASS") from error
     except RAISED as error:
         raise BadCode(f"module {place} cannot be imported: {told(error)}") from error
+
+
+def load(point: Any) -> Any:
+    """What an entry point of an installed distribution names. Raises: BadCode."""
+    try:
+        return point.load()
+    except RAISED as error:
+        raise BadCode(f'entry point "{point.name}" ({point.value}) cannot be loaded: {told(error)}') from error
 
 
 def _module_of_file(path: Path) -> ModuleType:

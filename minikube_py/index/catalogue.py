@@ -47,12 +47,12 @@ class Catalogue(Mapping[str, type[Structure]]):
     """Name to class; a class is imported on first use."""
 
     def __getitem__(self, name: str) -> type[Structure]:
-        """Raises: KeyError for an unknown name, and whatever importing it raises."""
+        """Raises: KeyError for an unknown name; BadCode."""
         place = FAMILY.get(name)
         if place is None and name in _ADMITTED:
             return _ADMITTED[name].kind
         if place is None:
-            loaded: type[Structure] = _installed()[name].load()
+            loaded: type[Structure] = own_code.load(_installed()[name])
             return loaded
         module, _, class_name = place.partition(":")
         found: type[Structure] = getattr(import_module(f"minikube_py.index.structures.{module}"), class_name)
@@ -157,4 +157,7 @@ def check_options(name: str, options: Options) -> None:
 def _named(name: str) -> type[Structure]:
     if name not in STRUCTURES:
         raise InvalidRequest(f"no structure is named {name!r}; there are {', '.join(STRUCTURES)}")
-    return STRUCTURES[name]
+    try:
+        return STRUCTURES[name]
+    except own_code.BadCode as error:
+        raise InvalidRequest(f"structure {name}: {error}") from error

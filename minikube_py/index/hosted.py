@@ -25,6 +25,7 @@ from minikube_py.index.cells import Changed, Mask
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import Answering, IndexStats, Matches, Order, Row, RowChange
 from minikube_py.index.structure import NOTHING, Box, Estimating, Found, IntArray, Loading, Structure, Versioned
+from minikube_py.own_code import RAISED
 
 WAITING_MAX: Final = 128
 """How many changed rows are queued before they are put in without a query."""
@@ -54,7 +55,7 @@ class HostedIndex(Answering):
         *,
         built: bool = True,
         frozen_max: int = FROZEN_MAX,
-        failed: Callable[[Exception], None] | None = None,
+        failed: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.host = host
         self.field_set = host.field_set
@@ -225,7 +226,7 @@ class HostedIndex(Answering):
                     self._follow_up()
                 else:
                     self.wanted = True
-        except Exception as error:
+        except RAISED as error:
             if self._failed is None:
                 raise
             self._failed(error)

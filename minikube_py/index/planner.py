@@ -18,6 +18,7 @@ from minikube_py.index.columns import BLOCK_ROWS
 from minikube_py.index.contract import Order
 from minikube_py.index.running import Running
 from minikube_py.index.table import Table
+from minikube_py.own_code import RAISED
 
 CALL_US: Final = 5.0
 """Cost of querying an index beyond the structure's own work."""
@@ -83,7 +84,11 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
             box_share = _share([mask for mask, test in zip(masks, tests) if test.field in fields and test.op != "!="])
         candidates = wanted * max(1.0, box_share / share) if residual and wanted else float(wanted)
         if hosted.estimating is not None:
-            find_us = hosted.estimating.cost_us(rows, box_share, round(min(candidates, rows)))
+            try:
+                find_us = float(hosted.estimating.cost_us(rows, box_share, round(min(candidates, rows))))
+            except RAISED as error:
+                running.failed(error)
+                continue
         else:
             find_us = UNKNOWN_US + UNKNOWN_MATCH_US * (candidates or rows * box_share)
         tested = (min(candidates, rows * box_share) if wanted else rows * box_share) if residual else 0.0

@@ -13,6 +13,7 @@ from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.declared import IndexSpec, check_spec
 from minikube_py.index.hosted import HostedIndex
 from minikube_py.index.reports import IndexReport, IndexState
+from minikube_py.own_code import RAISED
 
 REVISION_BYTES: Final = 16
 """Memory of the host's log per row change beyond its cells: revision and slot."""
@@ -39,7 +40,7 @@ def check_buildable(spec: IndexSpec) -> None:
         catalogue.build(spec.structure, len(spec.fields), spec.options)
     except MinikubeError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise InvalidRequest(f"structure {spec.structure} cannot be built: {error}") from None
 
 
@@ -59,7 +60,7 @@ class Running:
             return
         try:
             structure = catalogue.build(spec.structure, len(spec.fields), spec.options)
-        except Exception as error:
+        except RAISED as error:
             self.degrade(f"{spec.structure} cannot be built here: {error}")
             return
         # Past states would be kept for each revision even without queries; the log has them.
@@ -79,7 +80,7 @@ class Running:
             return
         try:
             done = self.hosted.build(rows)
-        except Exception as error:
+        except RAISED as error:
             self._failed(error)
             return
         self.check_memory()
@@ -97,7 +98,7 @@ class Running:
             return
         try:
             self.hosted.catch_up(min(rows, CATCH_UP_ROWS))
-        except Exception as error:
+        except RAISED as error:
             self._failed(error)
 
     def check_memory(self) -> None:
@@ -105,7 +106,7 @@ class Running:
             return
         try:
             size_bytes = self.hosted.size_bytes()
-        except Exception as error:
+        except RAISED as error:
             self._failed(error)
             return
         if size_bytes > self.spec.memory_limit_bytes:
@@ -114,11 +115,11 @@ class Running:
                 "drop it and declare it again with a higher one"
             )
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """The structure raised an exception during a query."""
         self._failed(error)
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         self.degrade(f"{self.spec.structure} has failed: {type(error).__name__}: {error}")
 
     def degrade(self, reason: str) -> None:

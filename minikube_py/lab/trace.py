@@ -14,8 +14,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import NamedTuple
 
+from minikube_py import own_code
 from minikube_py.errors import MinikubeError
-from minikube_py.own_code import RAISED, told
 
 OPENB = "openb"
 GROUP = "minikube_py.traces"
@@ -96,9 +96,11 @@ def trace_named(name: str, folder: Path | None = None) -> Trace:
     if point is None:
         return load(folder)
     try:
-        trace = point.load()()
-    except RAISED as error:
-        raise TraceError(f"trace {name}: {told(error)}") from error
+        trace = own_code.load(point)()
+    except own_code.BadCode as error:
+        raise TraceError(f"trace {name}: {error}") from error
+    except own_code.RAISED as error:
+        raise TraceError(f"trace {name}: {own_code.told(error)}") from error
     if not isinstance(trace, Trace) or not trace.nodes or not trace.pods:
         raise TraceError(f"trace {name}: {point.value} returned no minikube_py.lab.trace.Trace with nodes and pods")
     return trace

@@ -21,6 +21,7 @@ from minikube_py.index.table import Table
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.scanned import Scanned
 from minikube_py.mvcc.types import KeyValue, QueryStats, RangeRequest
+from minikube_py.own_code import RAISED
 
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
@@ -137,7 +138,7 @@ class Queries:
         try:
             revision = min(at, table.index.revision)
             matches = hosted.answer(tests, revision, request.limit, request.order, query.first, query.end, way.boxed)
-        except Exception as error:
+        except RAISED as error:
             # A custom structure failed: fall back to the columns.
             running.failed(error)
             return _columns(query, table, tests, request, at)

@@ -17,14 +17,13 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from minikube_py.errors import MinikubeError
-from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, Normalize, PluginError, PluginFactory
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.own_results import CHECKS, Nonsense, checks
 from minikube_py.scheduler.plugins.queueing import PrioritySort
 from minikube_py.scheduler.reads import ReadPod, Reads
-from minikube_py.scheduler.rules import RAISED
 
 logger = logging.getLogger(__name__)
 

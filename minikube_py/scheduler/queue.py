@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from typing import Any, Final
 
+from minikube_py.own_code import RAISED
 from minikube_py.scheduler.asking import Group, Groups, Unasked
 from minikube_py.scheduler.framework import (
     EVENT_ASSIGNED_POD_DELETE,
@@ -27,7 +28,7 @@ from minikube_py.scheduler.framework import (
     ClusterChange,
 )
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
-from minikube_py.scheduler.rules import RAISED, Rules
+from minikube_py.scheduler.rules import Rules
 
 logger = logging.getLogger(__name__)
 

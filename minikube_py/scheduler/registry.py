@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from minikube_py.api.feature_gates import GANG_SCHEDULING, NO_GATES, FeatureGates
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import BadCode, load
 from minikube_py.scheduler.config import ConfigError
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.own import find
@@ -128,7 +128,7 @@ def entry_point(name: str) -> PluginFactory:
         text = f'there is no plugin "{name}"; write FILE.py:CLASS, MODULE:CLASS, or the name of an entry point'
         raise ConfigError(f"{text} of {ENTRY_POINT_GROUP} ({known})")
     try:
-        loaded: PluginFactory = found.load()
-    except RAISED as error:
-        raise ConfigError(f'entry point "{name}" ({found.value}) cannot be loaded: {told(error)}') from error
+        loaded: PluginFactory = load(found)
+    except BadCode as error:
+        raise ConfigError(str(error)) from error
     return loaded

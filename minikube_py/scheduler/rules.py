@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from minikube_py import own_code
 from minikube_py.scheduler.framework import EventRegistration, Status
 from minikube_py.scheduler.objects import PodInfo
 
@@ -14,8 +12,6 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.evaluate import Evaluator
     from minikube_py.scheduler.profile import Profile
 
-RAISED = (*own_code.RAISED, asyncio.CancelledError)
-"""What may come out of code that awaits nothing; CancelledError would end a task in silence."""
 NO_NEEDS: Mapping[str, int] = {}
 
 

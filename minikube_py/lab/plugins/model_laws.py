@@ -11,7 +11,7 @@ import numpy as np
 from minikube_py.lab.conformance.check import Failure, Part
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
-from minikube_py.own_code import module_of, told
+from minikube_py.own_code import RAISED, module_of, told
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
@@ -21,7 +21,6 @@ from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.problem import Problem, faults
 from minikube_py.scheduler.flow.solvers import available
 from minikube_py.scheduler.objects import project_node, project_pod
-from minikube_py.scheduler.rules import RAISED
 
 Say = Callable[[str], None]
 COUNTS: Final = (1, 3, 40)

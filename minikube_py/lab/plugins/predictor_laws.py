@@ -10,9 +10,8 @@ import numpy as np
 
 from minikube_py.lab.conformance.check import Failure, Part
 from minikube_py.lab.conformance.program import Broken
-from minikube_py.own_code import told
+from minikube_py.own_code import RAISED, told
 from minikube_py.scheduler.prediction.predictor import FloatArray, Past, PredictionError, asked, predictor_named
-from minikube_py.scheduler.rules import RAISED
 from minikube_py.sim.shrinking import Rounds, fewest
 
 Say = Callable[[str], None]

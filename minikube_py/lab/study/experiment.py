@@ -120,11 +120,21 @@ def find(target: str) -> Study:
         return built_in
     installed = {point.name: point for point in entry_points(group=GROUP)}
     if target in installed:
-        made: Study = installed[target].load()()
+        made = _made(own_code.load(installed[target]), target)
         made.name = target
         return made
     names = ", ".join((*BUILT_IN, *installed))
     raise NoStudy(f"there is no study {target!r}: there are {names}; or name a design file ({', '.join(SUFFIXES)})")
+
+
+def _made(kind: Any, code: str) -> Study:
+    """Raises: StudyError."""
+    if not (isinstance(kind, type) and issubclass(kind, Study)):
+        raise StudyError(f"{code} is no study: let it inherit from minikube_py.lab.study.contest.Contest")
+    try:
+        return kind()
+    except own_code.RAISED as error:
+        raise StudyError(f"{code}: {own_code.told(error)}") from error
 
 
 def _of_file(path: Path) -> Study:
@@ -138,9 +148,7 @@ def _of_file(path: Path) -> Study:
     place, _, name = code.rpartition(":")
     target = f"{path.parent / place}:{name}" if place.endswith(".py") else code
     kind = own_code.find_class(target, "world", "measure", required=False)
-    if not (isinstance(kind, type) and issubclass(kind, Study)):
-        raise StudyError(f"{code} is no study: let it inherit from minikube_py.lab.study.contest.Contest")
-    study = kind()
+    study = _made(kind, code)
     study.name, study.design = raw["study"], path
     study.code = path.parent / place if place.endswith(".py") else None
     study.title = study.title or str(raw.get("title", raw["study"]))

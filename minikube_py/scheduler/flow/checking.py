@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from minikube_py.own_code import told
+from minikube_py.own_code import RAISED, told
 from minikube_py.scheduler.flow.model import Arc, Machines, ModelError, Task
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
 from minikube_py.scheduler.framework import IntArray
-from minikube_py.scheduler.rules import RAISED
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.own_code import RAISED, BadCode, find_class, load, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow.coco import Coco
 from minikube_py.scheduler.flow.model import Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
@@ -23,7 +23,6 @@ from minikube_py.scheduler.flow.shared import OneClass, Slots
 from minikube_py.scheduler.flow.wharemap import WhareMap
 from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, PodSpec
-from minikube_py.scheduler.rules import RAISED
 
 GROUP: Final = "minikube_py.cost_models"
 MAX_ARC_COST: Final = 100_000_000
@@ -267,7 +266,7 @@ def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> Cos
                 if target not in installed:
                     names = ", ".join((*MODELS, *installed))
                     raise ConfigError(f"there is no cost model {target!r}; the models are: {names}; or FILE.py:CLASS")
-                kind = installed[target].load()
+                kind = load(installed[target])
         except (ConfigError, BadCode) as error:
             raise ConfigError(str(error)) from error
         except RAISED as error:

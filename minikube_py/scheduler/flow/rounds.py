@@ -17,7 +17,7 @@ import numpy as np
 
 from minikube_py.client.timers import Timers
 from minikube_py.fields.times import parse_time
-from minikube_py.own_code import told
+from minikube_py.own_code import RAISED, told
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.budgets import Budgets
 from minikube_py.scheduler.filtering import fitting_of, fitting_slots
@@ -39,7 +39,6 @@ from minikube_py.scheduler.flow.problem import Infeasible
 from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, IntArray, PluginError
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
-from minikube_py.scheduler.rules import RAISED
 from minikube_py.scheduler.scoring import Choice
 
 if TYPE_CHECKING:

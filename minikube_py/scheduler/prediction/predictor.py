@@ -16,9 +16,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from minikube_py.own_code import BadCode, find_class, name_of, require_one, told
+from minikube_py.own_code import RAISED, BadCode, find_class, load, name_of, require_one, told
 from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
-from minikube_py.scheduler.rules import RAISED
 
 GROUP: Final = "minikube_py.predictors"
 STEP_MINUTES: Final = 5
@@ -134,7 +133,7 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
             if target not in installed:
                 names = ", ".join((*PREDICTORS, *installed))
                 raise ConfigError(f"there is no predictor {target!r}; the predictors are: {names}; or FILE.py:CLASS")
-            kind = installed[target].load()
+            kind = load(installed[target])
         predictor = kind(args) if args or (isinstance(kind, type) and issubclass(kind, Predictor)) else kind()
     except (ConfigError, BadCode) as error:
         raise ConfigError(str(error)) from error

@@ -12,13 +12,12 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from minikube_py.env import Clock
-from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
 from minikube_py.scheduler.framework import IntArray, PluginError
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
 from minikube_py.scheduler.prediction.predictor import STEP_MINUTES, FloatArray, Past, PredictionError
-from minikube_py.scheduler.rules import RAISED
 
 RESOURCES: Final = (CPU, MEMORY)
 

@@ -19,7 +19,7 @@ from minikube_py.lab.conformance.check import Failure, Part, Say
 from minikube_py.lab.conformance.laws import failing
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.conformance.subject import NoSubject, require_options
-from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
+from minikube_py.own_code import RAISED, BadCode, find_class, load, name_of, told
 from minikube_py.studies.emptiness.compiled import SUFFIX, form_of, front_of, machine_code
 from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.study import Behind, Emptiness, World
@@ -92,7 +92,10 @@ def find_front(target: str, options: Mapping[str, int | str]) -> Subject:
                 raise NoSubject(str(error)) from error
         return Subject(target, lambda points, shards: front_of(target, points, shards, options))
     if target in installed:
-        kind, title = installed[target].load(), target
+        try:
+            kind, title = load(installed[target]), target
+        except BadCode as error:
+            raise NoSubject(str(error)) from error
     elif ":" not in target:
         known = ", ".join((*FRONTS, *installed))
         named = f"the name of a front; the fronts are: {known}; built-in ones also as NAME@{SUFFIX}"

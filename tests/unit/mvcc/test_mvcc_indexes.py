@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 import pytest
 
+from minikube_py import own_code
 from minikube_py.errors import Compacted, Corruption, FieldsRedeclared, InvalidRequest
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
@@ -525,36 +526,35 @@ def test_over_its_memory_limit_an_index_is_degraded_and_answers_stay() -> None:
 class Breaking:
     """Somebody's own structure with a bug."""
 
-    structure = "breaking"
     broken = ""
+    raised: type[BaseException] = KeyError
+
+    def _at(self, place: str) -> None:
+        if self.broken == place:
+            raise self.raised(place)
 
     def __init__(self, dimensions: int) -> None:
-        if self.broken == "init":
-            raise OSError("no")
+        self._at("init")
 
     def put(self, slot: int, point: Point) -> None:
-        if self.broken == "put":
-            raise ZeroDivisionError("put")
-
-    def remove(self, slot: int) -> None: ...
+        self._at("put")
 
     def find(self, box: Box, limit: int = 0) -> Found:
-        raise KeyError("find")
-
-    def may_match(self, box: Box) -> bool:
-        return True
+        raise self.raised("find")
 
     def size_bytes(self) -> int:
-        if self.broken == "size":
-            raise ValueError("size")
+        self._at("size")
         return 1
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
+        self._at("cost")
         return 0.0
 
 
-@pytest.mark.parametrize("broken", ["init", "put", "size", "find", "later"])
-def test_a_structure_that_fails_harms_nobody(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("raised", own_code.RAISED)
+@pytest.mark.parametrize("broken", ["init", "put", "size", "find", "later", "cost"])
+def test_a_structure_that_fails_harms_nobody(broken: str, raised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Breaking, "raised", raised)
     monkeypatch.setattr(catalogue, "_installed", lambda: {"breaking": None})
     monkeypatch.setattr(catalogue.Catalogue, "__getitem__", lambda self, name: Breaking)
     monkeypatch.setattr(Breaking, "broken", broken if broken != "later" else "")
