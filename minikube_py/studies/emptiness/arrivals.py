@@ -64,3 +64,7 @@ class Arrivals:
         """The requests of the next pods, as the cluster is now."""
         numbers = self._rng.choice(len(self._shapes), size=count, p=self._shares).tolist()
         return np.array([self._asked(self._shapes[number]) for number in numbers], dtype=np.int64)
+
+    def known(self) -> IntArray:
+        """What pods of each shape request, as the cluster is now."""
+        return np.array([self._asked(shape) for shape in self._shapes], dtype=np.int64)

@@ -22,6 +22,7 @@ from minikube_py.studies.emptiness.compiled_rows import (
     Jit,
     Take,
     bounded_skyline,
+    by_request,
     reach_of,
     skyband,
     store_of,
@@ -29,6 +30,7 @@ from minikube_py.studies.emptiness.compiled_rows import (
 from minikube_py.studies.emptiness.fronts import (
     FRONTS,
     BoundedSkyline,
+    ByRequest,
     JointCells,
     MaxVectors,
     Oracle,
@@ -69,6 +71,10 @@ class CompiledFront:
         slots = np.array([slot for slot, _ in changes], dtype=np.int64)
         news = np.array([point for _, point in changes], dtype=np.int64).reshape(-1, self.held.dimensions)
         self.held.rows_read += int(self._take(slots, news))
+
+    def __getattr__(self, name: str) -> Any:
+        """What only some fronts have."""
+        return getattr(self.held, name)
 
     def size_bytes(self) -> int:
         return self.held.size_bytes()
@@ -322,6 +328,7 @@ FORMS: Final[Mapping[type[Table], Callable[[Any, Jit], tuple[Ask, Take]]]] = {
     MaxVectors: _max_vectors,
     Skyband: skyband,
     BoundedSkyline: bounded_skyline,
+    ByRequest: by_request,
     Oracle: _scan,
     Table: _nothing,
 }

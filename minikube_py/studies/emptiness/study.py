@@ -15,11 +15,14 @@ from minikube_py.lab.study.contest import Batch, Contest
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import CHECKOUT, Absent, Report
 from minikube_py.studies.bloom.workload import SYNTHETIC, Cluster
+from minikube_py.studies.emptiness.arrivals import Arrivals
 from minikube_py.studies.emptiness.compiled import front_of
 from minikube_py.studies.emptiness.dlrm import RULES, DlrmCluster
 from minikube_py.studies.emptiness.openb import OpenbCluster
 
 Changes = Sequence[tuple[int, Point]]
+KNOWN = "@known"
+"""After the name of a front that learns requests: it has those that can be known beforehand."""
 
 
 def cluster_of(design: Design, levels: Levels, seed: int) -> Cluster | OpenbCluster | DlrmCluster:
@@ -42,6 +45,8 @@ class World:
         self.resources = cluster.points.shape[1] if isinstance(cluster, Cluster) else cluster.resources
         self.shards = min(int(levels["shards"]), len(cluster.points))
         self.points = cluster.points.copy()
+        self.known: IntArray | None = cluster.known() if isinstance(cluster, Arrivals) else None
+        """The requests that can be known beforehand."""
         self.batches: list[Batch] = []
         for _ in range(int(design.raw["batches"])):
             asked = np.array(cluster.requests(int(design.raw["requests_per_batch"])), dtype=np.int64)
@@ -55,7 +60,7 @@ class Behind:
     def __init__(self, front: Front, columns: int | None = None) -> None:
         self.front: Any = front
         self._columns = columns
-        self._read = self._changes = 0
+        self._read, self._changes = getattr(front, "rows_read", 0), 0
 
     def answer(self, asked: IntArray) -> Bools:
         says: Bools = self.front.passing(asked[:, : self._columns])
@@ -73,10 +78,13 @@ class Behind:
 
     def figures(self) -> Mapping[str, float]:
         size = self.front.size_bytes()
+        shared = getattr(self.front, "table_bytes", None)
+        table = {} if shared is None else {"table_bytes": shared()}
         if not isinstance(self.front, Counting):
             return {"bytes": size, "held_bytes": size}
         read, self._read = self.front.rows_read - self._read, self.front.rows_read
-        return {"bytes": size, "held_bytes": self.front.held_bytes(), "rows_read": read / max(1, self._changes)}
+        each = read / max(1, self._changes)
+        return {"bytes": size, "held_bytes": self.front.held_bytes(), "rows_read": each, **table}
 
 
 class Emptiness(Contest):
@@ -103,12 +111,19 @@ class Emptiness(Contest):
         return World(design, levels, seed)
 
     def candidate(self, name: str, world: World, design: Design, levels: Levels) -> Behind:
-        plain = name.replace("@resources", "")
-        columns = world.resources if plain != name else None
+        base, beforehand, form = name.partition(KNOWN)
+        plain = (base + form).replace("@resources", "")
+        columns = world.resources if plain != base + form else None
         try:
-            return Behind(front_of(plain, world.points[:, :columns], world.shards), columns)
+            front = front_of(plain, world.points[:, :columns], world.shards)
         except RequestError as error:
             raise Absent(str(error)) from error
+        if beforehand:
+            if world.known is None or not hasattr(front, "table_bytes"):
+                raise Absent(f"{base} learns no requests, or those of this cluster are not known beforehand")
+            # They are learned as it is built.
+            front.passing(np.unique(world.known[:, :columns], axis=0))
+        return Behind(front, columns)
 
     def mistakes(self, batch: Batch, answers: Bools) -> int:
         """Requests for which a shard with a fitting node was excluded."""
@@ -167,3 +182,12 @@ class PricedFirstFit(Priced, FirstFit):
     """Both prices: of all shards that pass (`cost_at_P_us`), and of a first fit (`first_cost_at_P_us`)."""
 
     costs = {"cost": "opened", "first_cost": "opened_first"}
+
+
+class ByRequests(PricedFirstFit):
+    """With the figure `table_bytes`."""
+
+    words = {
+        **PricedFirstFit.words,
+        "table_bytes": "of the bytes, those of the requests that the front knows, once for all shards",
+    }

@@ -150,7 +150,8 @@ def test_the_design_asks_each_front_both_ways_and_adds_prices() -> None:
     design = study.load("quick")
     names = set(design.candidates("grid"))
     plain = {each for each in names if "@" not in each}
-    later = {"max-vectors-8", "max-vectors-16", "bounded-skyline-2", "bounded-skyline-4", "bounded-skyline-8"}
+    later = {each for each in FRONTS if each.startswith(("bounded-skyline", "by-request"))}
+    later |= {"max-vectors-8", "max-vectors-16"}
     assert set(QUICK) == plain | later
     assert {f"{each}@compiled" for each in names if "@" not in each} <= names == set(design.candidates("openb"))
     small = type(design)({**design.raw, "batches": 2, "requests_per_batch": 8, "changes_per_batch": 8}, "quick")

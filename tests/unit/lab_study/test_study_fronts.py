@@ -24,6 +24,7 @@ from minikube_py.studies.emptiness.dlrm import GPU_NODE, GPU_NODES, RULES, DlrmC
 from minikube_py.studies.emptiness.fronts import (
     FRONTS,
     BoundedSkyline,
+    ByRequest,
     JointCells,
     MaxVectors,
     RangeFilter,
@@ -38,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[3]
 VALUES = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
 """Few values, so that nodes are often equal or one dominates another; and the edges of steps and widths."""
 
-LATER = {each for each in FRONTS if each.startswith(("range-filter", "bounded-skyline"))} | {
+LATER = {each for each in FRONTS if each.startswith(("range-filter", "bounded-skyline", "by-request"))} | {
     "max-vectors-8",
     "max-vectors-16",
 }
@@ -117,6 +118,46 @@ def test_only_a_member_that_loses_something_has_its_shard_read_again() -> None:
     assert band_of_2.rows_read == 0
     band_of_2.put(1, (0, 0))
     assert band_of_2.rows_read == 4
+
+
+def test_known_requests_are_learned_once_and_the_one_asked_longest_ago_makes_room() -> None:
+    points = np.array([[3, 9], [5, 5], [9, 1], [0, 0]])
+    front = ByRequest(points, 2, 2)
+    first, second, third = (np.array([each]) for each in ([3, MISSING], [9, 9], [0, 5]))
+    assert front.passing(first).tolist() == [[True, True]]
+    assert front.passing(np.concatenate([second, first, second])).tolist() == [[False] * 2, [True] * 2, [False] * 2]
+    assert front.rows_read == 8
+    front.put(3, (9, 9))
+    assert front.passing(second).tolist() == [[False, True]] and front.rows_read == 8
+    # `first` was asked before `second`; 2 requests of 4 + 3 bits, and a bit of 2 shards each.
+    front.passing(third)
+    assert front.rows_read == 12 and front.table_bytes() == 2 and front.size_bytes() == 3
+    front.passing(second)
+    assert front.rows_read == 12
+    assert front.passing(np.concatenate([first, second, third])).tolist() == [[True, True], [False, True], [True, True]]
+
+
+def test_requests_known_beforehand_are_part_of_being_built() -> None:
+    study = find(str(ROOT / "docs/studies/by-request.toml"))
+    assert isinstance(study, Emptiness)
+    design = study.load("quick")
+    levels = {**design.raw["defaults"], "list": "default", "shards": 16}
+    world = World(design, levels, 0)
+    known, learning = (study.candidate(each, world, design, levels) for each in ("by-request@known", "by-request"))
+    for batch in world.batches:
+        assert (known.answer(batch.asked) == batch.right).all() and (learning.answer(batch.asked) == batch.right).all()
+        known.change(batch.changes)
+        learning.change(batch.changes)
+        figures, learned = known.figures(), learning.figures()
+        assert figures["rows_read"] == 0.0 < figures["table_bytes"] < figures["bytes"]
+        assert learned["table_bytes"] < figures["table_bytes"]
+    with pytest.raises(Absent, match="skyline learns no requests"):
+        study.candidate("skyline@known", world, design, levels)
+    with pytest.raises(Absent, match="not known beforehand"):
+        plain = {**levels, "list": "synthetic", "n": 40}
+        study.candidate("by-request@known", World(design, plain, 0), design, plain)
+    with pytest.raises(InvalidRequest, match="most is 0"):
+        ByRequest(world.points, 2, 0)
 
 
 @given(program=programs(), k=st.integers(1, 4))
