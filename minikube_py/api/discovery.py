@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 import yaml
@@ -19,31 +19,37 @@ import yaml
 from minikube_py.api.document import JSON, PROTOBUF, YAML, Document, etag_of, matches, not_changed, parse_accept
 from minikube_py.api.errors import no_representation, not_acceptable, path_not_found
 from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.kinds.apiregistration import GROUP as FIRST
 from minikube_py.api.kinds.apiregistration import priority_of
 from minikube_py.api.meta import version_rank
 from minikube_py.api.registry import REGISTRY, Registry
 
 AGGREGATED: Final = ("v2", "v2beta1")
 _ACCEPTED: Final = (JSON, YAML)
-_ORDER: Final = (
-    "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling",
-    "batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
-    "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
-    "discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
-)  # fmt: skip
-"""Groups in the order in which upstream lists them; it decides which kind a short name means."""
-
 Json = dict[str, Any]
-Local = tuple[tuple[str, str, int, int], ...]
-"""Of APIServices without a service: group and version that nothing serves, and their priorities. The lists of groups
-name them, as upstream's; the aggregated form does not."""
+Listed = tuple[tuple[str, str, int, int], ...]
+"""Of each APIService: its group and version, and their priorities. The lists of groups are made of them alone, as
+upstream's, served or not; the aggregated form has what is served."""
+
+
+class Remote(NamedTuple):
+    """A version that another server serves. `resources`: as the aggregated form tells them, in JSON."""
+
+    group: str
+    version: str
+    priorities: tuple[int, int]
+    resources: bytes = b"null"
+    freshness: str = "Current"
 
 
 class Discovery:
-    """The documents of one registry, built lazily."""
+    """The documents of one registry, built lazily. `listed` None: there are no APIServices, and all is listed."""
 
-    def __init__(self, registry: Registry = REGISTRY, local: Local = ()) -> None:
-        self._registry, self._local = registry, local
+    def __init__(
+        self, registry: Registry = REGISTRY, listed: Listed | None = None, remote: tuple[Remote, ...] = ()
+    ) -> None:
+        self._registry, self._listed = registry, listed
+        self._remote = {(each.group, each.version): each for each in remote}
         self._cache: dict[tuple[str, str], tuple[bytes, str]] = {}
         self._plains: dict[str, tuple[Json, bytes]] = {}
 
@@ -80,13 +86,14 @@ class Discovery:
         if parts == ["api"]:
             return self._core_versions(server_address)
         if parts == ["apis"]:
-            groups = [self._group(name) for name in self._listed()]
+            groups = [self._group(name, versions) for name, versions in self._in_order().items()]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         group = parts[1] if parts[0] == "apis" else ""
-        if parts[0] == "apis" and group not in (self._listed() if len(parts) == 2 else self._groups()):
-            return None
         if parts[0] == "apis" and len(parts) == 2:
-            return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group)}
+            versions = self._in_order().get(group) or (self._versions(group) if group in self._registry.groups else [])
+            return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group, versions)} if versions else None
+        if parts[0] == "apis" and group not in self._registry.groups:
+            return None
         return self._resource_list(group, parts[-1])
 
     def _core_versions(self, server_address: str) -> Json:
@@ -96,25 +103,36 @@ class Discovery:
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
         }
 
-    def _groups(self) -> list[str]:
-        names = {resource.group for resource in self._registry.kinds if resource.group}
-        return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
-
-    def _listed(self) -> list[str]:
-        first = {name: -priority_of(name, "")[0] for name in self._groups()}
-        for group, _, priority, _ in self._local:
-            first[group] = min(first.get(group, 0), -priority)
-        return sorted(first, key=lambda name: (first[name], name))
+    def _in_order(self) -> dict[str, list[str]]:
+        """The versions of each listed group: by the priorities of their APIServices. That of a definition may not be
+        made yet."""
+        served = [(*each, *priority_of(*each)) for each in self._registry.group_versions if each[0]]
+        services = [each for each in self._listed or () if each[0] not in ("", FIRST)]
+        if self._listed is not None:
+            known = {each[:2] for each in services} | set(self._registry.base.group_versions)
+            served = [each for each in served if each[0] == FIRST or each[:2] not in known]
+        services += served
+        services.sort(key=lambda each: (each[0] != FIRST, -each[2], f"{each[1]}.{each[0]}"))
+        found: dict[str, list[tuple[int, Any, str]]] = {}
+        for group, version, _, priority in services:
+            found.setdefault(group, []).append((-priority, version_rank(version), version))
+        return {group: [version for *_, version in sorted(versions)] for group, versions in found.items()}
 
     def _versions(self, group: str) -> list[str]:
-        found = list(dict.fromkeys(r.version for r in self._registry.kinds if r.group == group))
-        # Several definitions of a group: the versions of all are ranked together.
-        return found if group in self._registry.base.groups else sorted(found, key=version_rank)
+        """Those that are served."""
+        served = (version for of, version in self._registry.group_versions if of == group)
+        found = {version: priority_of(group, version)[1] for version in served}
+        found |= {each.version: each.priorities[1] for each in self._remote.values() if each.group == group}
+        return sorted(found, key=lambda version: (-found[version], version_rank(version)))
 
-    def _group(self, name: str) -> Json:
-        priorities = {version: -priority_of(name, version)[1] for version in self._versions(name)}
-        priorities |= {version: -priority for group, version, _, priority in self._local if group == name}
-        ordered = sorted(priorities, key=lambda each: (priorities[each], version_rank(each)))
+    def _served(self) -> list[str]:
+        """The groups of the aggregated form, in its order."""
+        first = {group: priority_of(group, "")[0] for group in self._registry.groups if group}
+        for each in self._remote.values():
+            first[each.group] = max(first.get(each.group, 0), each.priorities[0])
+        return sorted(first, key=lambda group: (group != FIRST, -first[group], group))
+
+    def _group(self, name: str, ordered: list[str]) -> Json:
         versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in ordered]
         return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
@@ -138,7 +156,7 @@ class Discovery:
     def _aggregated(self, root: str, wanted: str, if_none_match: str | None) -> Document:
         found = self._cache.get((root, wanted))
         if found is None:
-            groups = self._groups() if root == "apis" else [""]
+            groups = self._served() if root == "apis" else [""]
             content = {
                 "kind": "APIGroupDiscoveryList",
                 "apiVersion": f"apidiscovery.k8s.io/{wanted}",
@@ -155,15 +173,15 @@ class Discovery:
         return Document(body, content_type, headers)
 
     def _aggregated_group(self, group: str) -> Json:
-        versions = [
-            {
-                "version": version,
-                "resources": [_aggregated_resource(row) for row in self._rows(group, version)],
-                "freshness": "Current",
-            }
-            for version in self._versions(group)
-        ]
+        versions = [self._aggregated_rows(group, version) for version in self._versions(group)]
         return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+    def _aggregated_rows(self, group: str, version: str) -> Json:
+        if (remote := self._remote.get((group, version))) is not None:
+            resources, freshness = orjson.loads(remote.resources), remote.freshness
+        else:
+            resources, freshness = [_aggregated_resource(row) for row in self._rows(group, version)], "Current"
+        return {"version": version, **({"resources": resources} if resources else {}), "freshness": freshness}
 
 
 def _aggregated_version(accept: str | None) -> str:
@@ -274,7 +292,8 @@ def document(
     server_address: str = "",
     if_none_match: str | None = None,
     registry: Registry = REGISTRY,
-    local: Local = (),
+    listed: Listed | None = None,
+    remote: tuple[Remote, ...] = (),
 ) -> Document | None:
     """`Discovery.document` of the registry."""
-    return _of(registry, local).document(path, accept, server_address, if_none_match)
+    return _of(registry, listed, remote).document(path, accept, server_address, if_none_match)

@@ -40,6 +40,8 @@ class Cluster(Protocol):
     """Objects for admission, slightly stale, as in upstream's informers. `gates`: those turned on."""
 
     gates: FeatureGates
+    passes_on: bool
+    """Whether requests are passed on to the servers of APIServices."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None: ...
 
@@ -64,6 +66,7 @@ class EmptyCluster:
     """An empty cluster."""
 
     gates = NO_GATES
+    passes_on = False
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         return None

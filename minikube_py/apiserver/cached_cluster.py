@@ -19,6 +19,7 @@ class CachedCluster:
 
     def __init__(self, cache: WatchCache, clock: Clock, gates: FeatureGates = NO_GATES) -> None:
         self.gates = gates
+        self.passes_on = False
         self._nodes = cache.of(NODES) if NODES in cache.caches else None
         self.wall_s = clock.wall_s
         by_key = {key_of(kind): kind for kind in cache.caches}

@@ -21,10 +21,11 @@ from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH, is_apply
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.api.service_tokens import SigningKey
-from minikube_py.apiserver import address_repair, bootstrap, nonresource, system, usage_metrics
+from minikube_py.apiserver import address_repair, bootstrap, nonresource, system
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.admission_chain import chain_of
+from minikube_py.apiserver.api_services import ApiServices
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.custom_resources import CustomResources
 from minikube_py.apiserver.declared import Declarations
@@ -143,6 +144,7 @@ class ApiServer:
         self._inside: Inside | None = None
         self.evictions = Evictions(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
+        self.services = ApiServices(self)
         self.custom = CustomResources(self)
         self.requests = RequestMetrics()
         self.healthchecks = Results()
@@ -333,6 +335,7 @@ class ApiServer:
             await self.clock.sleep(_SWEEP_S)
             with contextlib.suppress(MinikubeError, StatusError):
                 await system.keep_service(self.writer, self.cache, self.addresses.first, self._port)
+                await self.services.keep_trusted()
                 if self.declared.building:
                     self.declared.told(await self.storage.indexes())
 
@@ -367,10 +370,10 @@ class ApiServer:
                 slots.check()
             if self.page is not None and request.path.startswith(PAGE):
                 response = await self.page.answer(request)
-            elif path is None:
-                await self.access.admit(request, None, verb)
+            elif path is None or (self.services.elsewhere and self.services.is_elsewhere(request.path)):
+                await self.access.admit(request, path, verb)
                 permitted = True
-                response = await nonresource.answer(request, self)
+                response = await (self.services.forwarded(request, verb) or nonresource.answer(request, self))
             else:
                 await self.access.admit(request, path, verb)
                 ASKED_BY.set(request.user.name if request.user is not None else "")
@@ -521,6 +524,8 @@ class ApiServer:
 
             return await component_statuses.answer(self, asked, request)
         if asked.verb in ("get", "list"):
+            from minikube_py.apiserver import usage_metrics
+
             return await usage_metrics.answer(self, asked, request)
         options = write_options(request.query, "CreateOptions", request.content_type)
         if asked.resource.plural == "bindings":

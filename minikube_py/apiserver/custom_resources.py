@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,7 +24,6 @@ from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.access import both
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.options import delete_options
-from minikube_py.apiserver.usage_metrics import on_request
 from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.errors import MinikubeError
 
@@ -61,7 +61,9 @@ class CustomResources:
         cache = self._cache
         if cache is None:
             return
-        if (local := on_request(self._server)) != self._local:
+        services = self._server.services
+        services.follow()
+        if (local := services.kinds()) != self._local:
             self._local = local
             self._serve()
         if cache.last_change == self._seen:
@@ -72,6 +74,7 @@ class CustomResources:
         self._due.update(_group(each.definition) for key, each in self._read.items() if before.get(key) is not each)
         self._due.update(_group(each.definition) for key, each in before.items() if key not in self._read)
         self._changed.set()
+        services.define(version for each in self._definitions() for version in _served(each))
         leaving = (each for each in self._definitions() if _custom().is_true(each, "Terminating"))
         self._leaving = frozenset(map(_prefix, leaving))
         forms = [each.form for each in self._read.values() if each.form]
@@ -100,6 +103,13 @@ class CustomResources:
     # --- what is written to definitions -----------------------------------------------------------------------------
 
     async def run(self) -> None:
+        self._server.services.begin()
+        try:
+            await self._run()
+        finally:
+            await self._server.services.stop()
+
+    async def _run(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -233,6 +243,11 @@ def _read(entry: Entry, known: _Read | None) -> _Read:
 def _group(definition: Json) -> str:
     group: str = definition["spec"].get("group") or ""
     return group
+
+
+def _served(definition: Json) -> Iterator[tuple[str, str]]:
+    group = _group(definition)
+    return ((group, each["name"]) for each in definition["spec"].get("versions") or () if each.get("served"))
 
 
 def _custom() -> Any:

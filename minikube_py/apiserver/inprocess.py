@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Final, cast
+
+import orjson
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.messages import NO_QUERY, Request
+from minikube_py.apiserver.outgoing import ANSWER_BYTES_MAX
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.rest import refused_watch
@@ -41,8 +45,11 @@ class InProcessTransport:
         asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
         asked.user_agent = USER_AGENT
         response = await self._core.handle(asked)
-        if response.stream is not None:
-            response.stream.close()
+        if response.stream is not None or response.text is not None:
+            if response.stream is not None:
+                response.stream.close()
+            if response.text is not None:
+                await response.text.aclose()
             raise ValueError("a watch is opened with watch(), not with request()")
         return ApiResponse(response.status, response.whole(), response.headers)
 
@@ -65,6 +72,11 @@ class InProcessTransport:
         query = {**(params or {}), "watch": "true"}
         response = await self._core.handle(Request("GET", path, query, b"", self._user))
         stream = response.stream
+        if response.text is not None and response.status == 200:
+            async with aclosing(response.text):
+                async for event in _events(response.text):
+                    yield [event]
+            return
         if stream is None:
             yield [refused_watch(response.status, response.body)]
             return
@@ -83,3 +95,19 @@ class InProcessTransport:
         for stream in list(self._streams):
             stream.close()
         await asyncio.sleep(0)
+
+
+async def _events(parts: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+    """Of a watch that another server answers, until it ends or breaks off."""
+    held = b""
+    with suppress(ConnectionError):
+        async for part in parts:
+            *lines, held = (held + part).split(b"\n")
+            if len(held) > ANSWER_BYTES_MAX:
+                raise Unavailable(f"an event is longer than {ANSWER_BYTES_MAX} bytes, which is the limit")
+            for line in filter(None, lines):
+                try:
+                    event = orjson.loads(line)
+                    yield WatchEvent(str(event["type"]), orjson.dumps(event["object"]))
+                except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+                    raise Unavailable(f"an event of another server is not one: {error}") from None

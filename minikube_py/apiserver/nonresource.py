@@ -15,7 +15,6 @@ from minikube_py.api import discovery
 from minikube_py.api.decode import media_type
 from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds.apiregistration import APISERVICES, local_of
 from minikube_py.api.registry import Registry
 from minikube_py.apiserver import health, indexes, questions, scheduling
 from minikube_py.apiserver.forms import negotiate
@@ -48,7 +47,7 @@ async def answer(request: Request, server: ApiServer) -> Response:
     if request.path[:2] == "//" or request.path[:1] != "/" or (first in _EXACT and request.path.endswith("/")):
         return page_not_found()
     group = path.split("/")[2] if path.startswith("/apis/") else ""
-    if group not in server.registry.groups and (path.count("/") > 2 or group not in [of for of, *_ in _local(server)]):
+    if group not in server.registry.groups and (path.count("/") > 2 or group not in server.services.groups):
         return page_not_found()
     if path == scheduling.WHAT_IF or path.startswith(scheduling.EXPLAIN_PODS):
         return await scheduling.answer(path, request, server)
@@ -207,15 +206,6 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _VERSION: Final = _version()
 
 
-def _local(server: ApiServer) -> discovery.Local:
-    """Of the APIServices that a user made for groups that this server does not serve."""
-    if APISERVICES not in server.registry.kinds:
-        return ()
-    served = {APISERVICES.key("", f"{version}.{group}") for group, version in server.registry.group_versions}
-    local = (local_of(each.decode()) for key, each in server.cache.of(APISERVICES).entries.items() if key not in served)
-    return tuple(sorted(filter(None, local)))
-
-
 def _index(registry: Registry) -> bytes:
     return orjson.dumps({"paths": _paths(registry)}, option=orjson.OPT_INDENT_2)
 
@@ -279,9 +269,12 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
     if path.startswith("/openapi/"):
         asked_hash = request.query.get("hash", "")
         found = _openapi().document(path, request.accept, asked_hash, request.if_none_match, server.registry)
+        if found is not None and path == "/openapi/v3" and server.services.elsewhere:
+            paths = orjson.loads(found.body)["paths"] | server.services.elsewhere.openapi_paths()
+            found = found._replace(body=orjson.dumps({"paths": dict(sorted(paths.items()))}))
     else:
         given = path, request.accept, server.address, request.if_none_match, server.registry
-        found = discovery.document(*given, _local(server) if parts[0] == "apis" and len(parts) <= 2 else ())
+        found = discovery.document(*given, server.services.listed, server.services.remote)
     if found is None:
         return None
     answer = Response(found.status, found.body, found.content_type, found.headers)

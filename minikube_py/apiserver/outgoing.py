@@ -11,6 +11,7 @@ import errno
 import ssl
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minikube_py.env import SystemClock
@@ -141,7 +142,7 @@ class HttpsOutgoing:
             except aiohttp.ClientPayloadError:
                 raise BrokenBody(f"{_UNREAD}unexpected EOF") from None
             except (aiohttp.ClientError, OSError) as error:
-                raise NoAnswer(_told(error, sent.target), _last_location(error)) from None
+                raise NoAnswer(told(error, sent.target), _last_location(error)) from None
         raise AssertionError("the second attempt returns or raises")
 
     async def _post(self, sent: _Sent, made: list[str]) -> Answer:
@@ -182,9 +183,24 @@ def _wait_s(answer: Answer) -> int | None:
     return int(said) if later and len(said) < 10 and said.isascii() and said.isdigit() else None
 
 
+class FrontProxy(NamedTuple):
+    """By which other API servers know this one, and what they need to know it and its users: PEM files (None: they do
+    not know it), PEM texts of the authorities of front proxies and of clients, and the name in the certificate."""
+
+    certificate_file: Path | None
+    key_file: Path | None
+    authority_pem: str = ""
+    clients_pem: str = ""
+    name: str = ""
+
+
 @lru_cache(64)
 def _context(authority: str) -> ssl.SSLContext:
-    """Raises: BadAuthority."""
+    return authorities(authority)
+
+
+def authorities(authority: str) -> ssl.SSLContext:
+    """Trusts these certificates: PEM, in base64; "": the system's. Raises: BadAuthority."""
     if not authority:
         return ssl.create_default_context()
     try:
@@ -202,7 +218,8 @@ def _last_location(error: Exception) -> str:
     return error.history[-1].headers.get("Location", "") if isinstance(error, aiohttp.TooManyRedirects) else ""
 
 
-def _told(error: Exception, target: URL) -> str:
+def told(error: Exception, target: URL) -> str:
+    """As Go says it."""
     import aiohttp
 
     if isinstance(error, aiohttp.TooManyRedirects):

@@ -318,10 +318,10 @@ class Body(NamedTuple):
 
 
 class Seen:
-    """A `Cluster` from the job's data."""
+    """A `Cluster` from the job's data, in a worker process."""
 
     def __init__(self, objects: Mapping[KindKey, Sequence[Json]], wall_s: float, gates: FeatureGates) -> None:
-        self.gates = gates
+        self.gates, self.passes_on = gates, True  # What has worker processes has connections to others, too.
         self._objects = objects
         self._wall_s = wall_s
 

@@ -16,9 +16,8 @@ import orjson
 from minikube_py.api import go_json
 from minikube_py.api.errors import GroupResource, Json, not_found
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds.apiregistration import APISERVICES
 from minikube_py.api.kinds.core import NODES, PODS
-from minikube_py.api.kinds.metrics import NODE_METRICS, ON_REQUEST, node_metrics, node_usage, pod_metrics
+from minikube_py.api.kinds.metrics import NODE_METRICS, node_metrics, node_usage, pod_metrics
 from minikube_py.api.meta import namespace_of
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
 from minikube_py.api.tables import TablePrinter, table_head
@@ -46,14 +45,6 @@ if TYPE_CHECKING:
 _SLICE: Final = 200
 """Objects processed per event loop turn."""
 _WARNINGS_MAX: Final = 10
-_SWITCH: Final = APISERVICES.key("", f"{NODE_METRICS.version}.{NODE_METRICS.group}")
-
-
-def on_request(server: ApiServer) -> tuple[Kind, ...]:
-    """The kinds enabled by an APIService."""
-    cache = server.cache.caches.get(APISERVICES)
-    entry = cache.entries.get(_SWITCH) if cache is not None else None
-    return ON_REQUEST if entry is not None else ()
 
 
 async def answer(server: ApiServer, asked: Route, request: Request) -> Response:

@@ -69,7 +69,7 @@ class Caller:
             host, path = split.netloc, split.path
         url = f"https://{host}{posixpath.normpath('/' + path.lstrip('/'))}?timeout={timeout_s}s"
         try:
-            via = self._endpoint(service) if service is not None else ""
+            via = self.addresses(service)[0] if service is not None else ""
             return await self.outgoing.post(url, client.get("caBundle") or "", body, timeout_s, via)
         except BadAuthority as error:
             raise CallFailed(f"could not get REST client: {error}") from None
@@ -80,21 +80,23 @@ class Caller:
             url = getattr(error, "url", "") or url
             raise CallFailed(f"{FAILED}Post {go_quote(url)}: {told}") from error
 
-    def _endpoint(self, service: Json) -> str:
-        """An endpoint of the service: cluster IPs are not routed, so it is resolved as upstream does with
-        --enable-aggregator-routing. Raises: StatusError, NoAnswer."""
+    def addresses(self, service: Json) -> list[str]:
+        """Of the service's endpoints, at least one: cluster IPs are not routed, so it is resolved as upstream does with
+        --enable-aggregator-routing; an external name, as upstream does without. Raises: StatusError, NoAnswer."""
         namespace, name = service.get("namespace") or "", service.get("name") or ""
         port = service.get("port") or 443
         entry = self._cache.of(SERVICES).entries.get(SERVICES.key(namespace, name))
         if entry is None:
             raise NoAnswer(f"service {go_quote(name)} not found")
         spec = entry.decode()["spec"]
+        if spec.get("type") == "ExternalName":
+            return [f"{spec['externalName']}:{port}"]
         if spec.get("type") not in _ROUTED:
             raise NoAnswer(f"unsupported service type {go_quote(spec.get('type') or '')}")
         named = next((each.get("name") or "" for each in spec.get("ports") or () if each.get("port") == port), None)
         if named is None:
             raise service_unavailable(f"no service port {port} found for service {go_quote(name)}")
-        slices = self._cache.of(ENDPOINTSLICES)
+        slices, addresses = self._cache.of(ENDPOINTSLICES), []
         for found in slices.iterate(ENDPOINTSLICES.collection_prefix(namespace), None):
             each = found.decode()
             if (each["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
@@ -103,5 +105,7 @@ class Caller:
             for endpoint in each.get("endpoints") or () if ports else ():
                 if (endpoint.get("conditions") or {}).get("ready") in (None, True):
                     address = endpoint["addresses"][0]
-                    return f"[{address}]:{ports[0]}" if ":" in address else f"{address}:{ports[0]}"
-        raise service_unavailable(f"no endpoints available for service {go_quote(name)}")
+                    addresses.append(f"[{address}]:{ports[0]}" if ":" in address else f"{address}:{ports[0]}")
+        if not addresses:
+            raise service_unavailable(f"no endpoints available for service {go_quote(name)}")
+        return addresses

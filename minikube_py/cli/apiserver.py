@@ -8,6 +8,7 @@ import argparse
 
 from minikube_py.apiserver.limits import Limits
 from minikube_py.cli import audit_flags, flags, forms
+from minikube_py.cli.input_files import file
 from minikube_py.control_plane.secret_files import ACCOUNTS_KEY, AUTHORITY, CLIENTS, STORE_TOKEN, USERS_FILE
 
 STORE, ETCD = "--store", "an etcd (--etcd-servers)"
@@ -49,11 +50,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     clients_help = "the authority of client certificates, PEM; without it, there are none"
     secrets.file("--client-ca-file", CLIENTS, clients_help, needed=False)
     secrets.tls()
+    proxy_help = "by which the servers of APIServices know this one"
+    for flag, what in (("cert", "the certificate, PEM,"), ("key", "the key of the certificate, PEM,")):
+        parser.add_argument(f"--proxy-client-{flag}-file", type=file, metavar="F", help=f"{what} {proxy_help}")
+    authority_help = "the authority of that certificate, PEM, told in the ConfigMap extension-apiserver-authentication"
+    parser.add_argument("--requestheader-client-ca-file", type=file, metavar="F", help=authority_help)
     flags.add_process(parser, "apiserver")
     forms.watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.control_plane.certificates import ProxyFiles
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_apiserver import ApiServerRole, StoreFiles
@@ -67,6 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
     flags.admit_structures(arguments)
     store = etcd or StoreFiles(arguments.store, arguments.store_token_file, arguments.store_ca_file)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file, arguments.client_ca_file)
+    proxy_files = arguments.proxy_client_cert_file, arguments.proxy_client_key_file
+    if (proxy_files[0] is None) != (proxy_files[1] is None):
+        arguments.parser.error("--proxy-client-cert-file and --proxy-client-key-file go together")
+    proxy = ProxyFiles(*proxy_files, arguments.requestheader_client_ca_file)
     limits = Limits(
         reads_in_flight_max=arguments.max_requests_inflight,
         writes_in_flight_max=arguments.max_mutating_requests_inflight,
@@ -77,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         "apiserver",
         lambda: ApiServerRole(
             store, host, port, users, arguments.service_account_signing_key_file, tls, limits,
-            arguments.enable_admission_plugins, arguments.feature_gates, audit_flags.audit(arguments),
+            arguments.enable_admission_plugins, arguments.feature_gates, audit_flags.audit(arguments), proxy,
         ),
         flags.process(arguments, "apiserver"),
     )  # fmt: skip

@@ -23,7 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from minikube_py.control_plane.private_files import make_private_folder, write_private
+from minikube_py.apiserver.outgoing import FrontProxy
+from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.private_files import make_private_folder, read_text, write_private
 from minikube_py.control_plane.tls import client_context, server_context
 from minikube_py.env import Rng
 
@@ -34,6 +36,7 @@ RENEW_BEFORE = timedelta(days=30)
 _BACKDATE = timedelta(hours=1)  # the certificates must be valid for clients whose clock is slightly behind
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+PROXY_NAME = "front-proxy-client"
 ALWAYS_NAMED = ("localhost", "127.0.0.1", "::1")
 
 
@@ -128,6 +131,32 @@ class Authority:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ProxyFiles:
+    """By which other API servers know this one: certificate and key, and the authority that signed it; PEM."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+
+    def read(self, clients: Path | None) -> FrontProxy:
+        """`clients`: the authority of client certificates. Raises: SetupError."""
+        pem, users = (
+            "" if path is None else read_text(path, f"authority of {what}")
+            for path, what in ((self.authority, "front proxies"), (clients, "clients"))
+        )
+        try:
+            if self.certificate is not None and self.key is not None:
+                ssl.create_default_context().load_cert_chain(self.certificate, self.key)
+            name = "" if self.certificate is None else _common_name(self.certificate)
+        except (OSError, ValueError) as error:
+            raise SetupError(f"{self.certificate} and {self.key} are not a certificate and its key: {error}") from error
+        return FrontProxy(self.certificate, self.key, pem, users, name)
+
+
+NO_PROXY = ProxyFiles()
+
+
 def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> Certificates:
     """The certificates in `folder`, created or renewed if needed.
 
@@ -158,6 +187,15 @@ def ensure_client_certificate(folder: Path, name: str, now: datetime | None = No
     files = folder / f"{name}.crt", folder / f"{name}.key"
     authority.ensure_leaf(*files, [name], common_name=name, client=True, now=now)
     return files
+
+
+def ensure_front_proxy(folder: Path, now: datetime | None = None) -> ProxyFiles:
+    """Signed by an authority of their own: who holds its certificate may name any user. Raises: SetupError."""
+    files = folder / "front-proxy-ca.crt", folder / "front-proxy-ca.key"
+    authority = ensure_authority(*files, now, "minikube_py-front-proxy-ca")
+    leaf = folder / f"{PROXY_NAME}.crt", folder / f"{PROXY_NAME}.key"
+    authority.ensure_leaf(*leaf, [PROXY_NAME], common_name=PROXY_NAME, client=True, now=now)
+    return ProxyFiles(*leaf, files[0])
 
 
 def ensure_authority(
@@ -253,6 +291,12 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def _common_name(certificate_file: Path) -> str:
+    """"" if it has none. Raises: OSError, ValueError if the file is no certificate."""
+    subject = x509.load_pem_x509_certificate(certificate_file.read_bytes()).subject
+    return "".join(str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME))
 
 
 def _general_names(names: Iterable[str]) -> list[x509.GeneralName]:

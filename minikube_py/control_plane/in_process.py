@@ -13,6 +13,7 @@ from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.outgoing import HttpsOutgoing
 from minikube_py.client.outside import HttpOutside
 from minikube_py.control_plane import tokens
+from minikube_py.control_plane.certificates import ensure_front_proxy
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.etcd_door import of_plane
@@ -184,6 +185,8 @@ class ControlPlane(Plane):
         self.enabled_plugins = config.enabled_plugins
         self.prepare_core(users_by_token(self.credentials.by_role), self.credentials.signing_key)
         self.core.webhook_caller.outgoing = HttpsOutgoing()
+        proxy = ensure_front_proxy(config.pki_folder)
+        self.core.services.pass_on(proxy.read(self.credentials.certificates.clients_file))
         self.core.auditor = config.audit.auditor(self._clock, self._child, self.core.limits.request_timeout_s)
         http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.api_context())
         http.grace_s = self.grace_s

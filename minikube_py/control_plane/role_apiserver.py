@@ -15,6 +15,7 @@ from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.outgoing import HttpsOutgoing
 from minikube_py.control_plane.auditing import NO_AUDIT, Auditing
+from minikube_py.control_plane.certificates import NO_PROXY, ProxyFiles
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.progress import say
@@ -60,11 +61,12 @@ class ApiServerRole(StackedRole):
         enabled_plugins: Sequence[str] = (),
         gates: FeatureGates = NO_GATES,
         audit: Auditing = NO_AUDIT,
+        proxy: ProxyFiles = NO_PROXY,
     ) -> None:
         """`audit`: of requests. `key_file`: of the key that signs the tokens of service accounts."""
         super().__init__()
         self._key_file, self._enabled_plugins = key_file, enabled_plugins
-        self._gates, self._audit = gates, audit
+        self._gates, self._audit, self._proxy = gates, audit, proxy
         self._limits = limits or Limits()
         self._store, self._host, self._port, self._users_file, self._tls = store, host, port, users_file, tls
         self._core: ApiServer | None = None
@@ -73,7 +75,7 @@ class ApiServerRole(StackedRole):
         """Waits for a store that is not up, or has no leader. Raises: SetupError, Unavailable if the store is lost
         meanwhile; MinikubeError if it refuses."""
         users, context = read_token_auth_file(self._users_file), self._tls.context()
-        key = read_signing_key(self._key_file)
+        key, proxy = read_signing_key(self._key_file), self._proxy.read(self._tls.clients)
         clock = SystemClock()
         host, port = free_address(self._host, self._port, "--secure-port")
 
@@ -101,6 +103,7 @@ class ApiServerRole(StackedRole):
             signing_key=key,
             enabled_plugins=self._enabled_plugins,
         )
+        core.services.pass_on(proxy)
         core.auditor = self._audit.auditor(clock, random.Random, limits.request_timeout_s)
         http = HttpServer(core, host, port, context)
         # The core first ends its watches; then the connections have nothing left to wait for.

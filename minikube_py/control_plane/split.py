@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from minikube_py.control_plane import tokens
-from minikube_py.control_plane.certificates import ensure_peer_certificate
+from minikube_py.control_plane.certificates import ensure_front_proxy, ensure_peer_certificate
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import RoleFailed
 from minikube_py.control_plane.etcd_door import of_plane
@@ -219,6 +219,7 @@ class SplitControlPlane:
 
     def _apiserver_flags(self, users_file: Path, host: str, port: int) -> list[str]:
         certificates = self.credentials.certificates
+        proxy = ensure_front_proxy(self.config.pki_folder)
         return [
             *("--bind-address", host, "--secure-port", str(port)),
             *self._store_flags(),
@@ -227,6 +228,9 @@ class SplitControlPlane:
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
             *("--client-ca-file", str(certificates.clients_file)),
+            *("--proxy-client-cert-file", str(proxy.certificate)),
+            *("--proxy-client-key-file", str(proxy.key)),
+            *("--requestheader-client-ca-file", str(proxy.authority)),
             *(f"--enable-admission-plugins={name}" for name in self.config.enabled_plugins),
             *self._structures(),
             *self._gates(),

@@ -1,7 +1,8 @@
 """The group `apiregistration.k8s.io`: groups, versions and their servers.
 
-This server itself serves an APIService without a service, as upstream. Those of built-in groups are created at startup;
-users create the one of `metrics.k8s.io` (`api.kinds.metrics`). Others are refused: this server does not proxy.
+This server itself serves an APIService without a service, as upstream. Those of built-in groups are created at startup,
+those of definitions with them; users create the one of `metrics.k8s.io` (`api.kinds.metrics`). Requests for the others
+are passed on (`apiserver.aggregation`); a server without connections to others refuses them.
 
 Source: kube-aggregator `pkg/apis/apiregistration`, `pkg/registry/apiservice`, kubernetes `pkg/controlplane/apiserver`.
 """
@@ -11,8 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from minikube_py.api.errors import FieldError, Json, forbidden_value, go_quote, invalid_value, not_supported, required
-from minikube_py.api.kind import NAMESPACED, Kind, status_of
+from minikube_py.api.errors import (
+    FieldError,
+    Json,
+    forbidden_value,
+    go_quote,
+    invalid,
+    invalid_value,
+    not_supported,
+    required,
+)
+from minikube_py.api.kind import NAMESPACED, Cluster, Kind, status_of
 from minikube_py.api.meta import Messages, is_dns1035_label, is_dns1123_subdomain, is_path_segment, is_port_number
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.validation.metadata import keep_metadata, validate_object_meta, validate_object_meta_update
@@ -20,7 +30,7 @@ from minikube_py.api.validation.metadata import keep_metadata, validate_object_m
 GROUP: Final = "apiregistration.k8s.io"
 MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 _GROUP_PRIORITY_MAX, _VERSION_PRIORITY_MAX = 20_000, 1_000
-_REMOTE: Final = "this server serves all groups itself: it passes no requests on to other servers"
+_REMOTE: Final = "this API server makes no connections to other servers: it runs in virtual time or in process"
 _PRIORITIES: Final = {
     "": (18000, 1), "apps": (17800, 15), "events.k8s.io": (17750, 15), "authentication.k8s.io": (17700, 15),
     "authorization.k8s.io": (17600, 15), "autoscaling": (17500, 15), "batch": (17400, 15),
@@ -31,15 +41,27 @@ _PRIORITIES: Final = {
     "flowcontrol.apiserver.k8s.io": (16100, 21),
 }  # fmt: skip
 """Of groups, and of their version `v1`, in upstream's order of discovery."""
+LOCAL: Final = ("True", "Local", "Local APIServices are always available")
+"""Status, reason and message of `Available`."""
 _STATUSES: Final = ("True", "False", "Unknown")
 _VERSIONS: Final = {("autoscaling", "v2"): 30}
 
 
-def _condition(now: str) -> Json:
-    message = "Local APIServices are always available"
-    return {
-        "type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local", "message": message,
-    }  # fmt: skip
+def is_local(service: Json) -> bool:
+    return service["spec"].get("service") is None
+
+
+def with_condition(service: Json, status: str, reason: str, message: str, now: str) -> Json:
+    """With this condition `Available`; the same object if it has it."""
+    told = (service.get("status") or {}).get("conditions") or []
+    new = {"type": "Available", "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
+    found = next((each for each in told if each.get("type") == "Available"), None)
+    if found is not None and found.get("status") == status:
+        new = {**found, "reason": reason, "message": message}
+    if new == found:
+        return service
+    conditions = [new if each is found else each for each in told] if found is not None else [*told, new]
+    return {**service, "status": {**(service.get("status") or {}), "conditions": conditions}}
 
 
 def priority_of(group: str, version: str) -> tuple[int, int]:
@@ -48,11 +70,17 @@ def priority_of(group: str, version: str) -> tuple[int, int]:
     return found[0], _VERSIONS.get((group, version), found[1])
 
 
-def local_of(service: Json) -> tuple[str, str, int, int] | None:
+def listed_of(service: Json) -> tuple[str, str, int, int]:
+    """What the lists of groups tell of it: group, version, and their priorities."""
     spec = service["spec"]
-    if spec.get("service") is not None:
-        return None
     return spec.get("group") or "", spec["version"], spec["groupPriorityMinimum"], spec["versionPriority"]
+
+
+def of_definitions(group: str, version: str) -> Json:
+    """The one of a served version of CustomResourceDefinitions."""
+    first, second = priority_of(group, version)
+    spec = {"group": group, "version": version, "groupPriorityMinimum": first, "versionPriority": second}
+    return {"metadata": {"name": f"{version}.{group}", "labels": {MANAGED: "true"}}, "spec": spec}
 
 
 def served_here(group_versions: Iterable[tuple[str, str]]) -> list[Json]:
@@ -81,8 +109,8 @@ def _default(service: Json) -> None:
 
 def _create(service: Json) -> None:
     service["status"] = {}
-    if service["spec"].get("service") is None:
-        service["status"]["conditions"] = [_condition(service["metadata"]["creationTimestamp"])]
+    if is_local(service):
+        service["status"] = with_condition(service, *LOCAL, service["metadata"]["creationTimestamp"])["status"]
 
 
 def as_managed(found: Json, expected: Json) -> Json | None:
@@ -135,7 +163,13 @@ def _validate_remote(spec: Json) -> list[FieldError]:
         errors.append(invalid_value(f"{path}.port", service["port"], f"port is not valid: {', '.join(wrong)}"))
     if spec.get("insecureSkipTLSVerify") and _bundle(spec):
         errors.append(invalid_value("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present"))
-    return errors or [forbidden_value(path, _REMOTE)]
+    return errors
+
+
+def _passed_on(service: Json, old: Json | None, cluster: Cluster) -> None:
+    """Raises: StatusError 422."""
+    if not is_local(service) and not cluster.passes_on:
+        raise invalid(APISERVICES, service["metadata"]["name"], [forbidden_value("spec.service", _REMOTE)])
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:
@@ -173,6 +207,7 @@ APISERVICES: Final = Kind(
     prepare_status=keep_metadata,
     validate=_validate,
     validate_update={"": _validate_update, "status": _validate_status},
+    validate_admission=_passed_on,
     printer=Printer(
         (
             NAME,

@@ -117,7 +117,11 @@ async def test_every_server_on_a_store_serves_what_is_defined(core: Core) -> Non
     for server in (first, other):
         core.api = server
         await gone(core)
-        assert GROUP not in {each["name"] for each in (await core.ask("GET", "/apis"))[1]["groups"]}
+
+        async def unlisted() -> bool:
+            return GROUP not in {each["name"] for each in (await core.ask("GET", "/apis"))[1]["groups"]}
+
+        await until(unlisted, "its APIService is gone")
     core.api = first
     await other.stop()
 

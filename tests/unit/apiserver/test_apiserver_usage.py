@@ -83,7 +83,8 @@ async def test_one_of_another_server_is_refused_by_name(core: Core) -> None:
     )
     assert (status, refused["reason"]) == (422, "Invalid")
     assert refused["message"].endswith(
-        "spec.service: Forbidden: this server serves all groups itself: it passes no requests on to other servers"
+        "spec.service: Forbidden: this API server makes no connections to other servers: it runs in virtual time or in "
+        "process"
     )
 
 

@@ -1,0 +1,381 @@
+"""One group and version of another API server: whether it is available, and what discovery tells of it.
+
+Answers are bounded in time and size, and come from one task per APIService: one that hangs or never ends holds up
+nobody.
+
+Source: kube-aggregator `pkg/controllers/status/remote`, `pkg/apiserver/handler_discovery.go`,
+`pkg/controllers/openapiv3/aggregator`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from minikube_py.api.discovery import AGGREGATED, Remote
+from minikube_py.api.document import parse_accept
+from minikube_py.api.errors import Json, StatusError, go_quote
+from minikube_py.api.kinds.apiregistration import is_local, with_condition
+from minikube_py.api.kinds.core import SERVICES
+from minikube_py.api.kinds.discovery import ENDPOINTSLICES
+from minikube_py.api.meta import timestamp
+from minikube_py.apiserver.api_services import Known
+from minikube_py.apiserver.forwarding import Asked, Opened, Target
+from minikube_py.apiserver.outgoing import DEADLINE, BadAuthority, NoAnswer
+from minikube_py.apiserver.registration import change
+from minikube_py.apiserver.rules import MASTERS
+from minikube_py.errors import MinikubeError
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.aggregation import Aggregation
+
+log = logging.getLogger(__name__)
+DOCUMENT_BYTES_MAX: Final = 1 << 20
+"""Of a discovery document of another server, and of its index of OpenAPI documents."""
+_ANSWER_S: Final = 5.0
+_ATTEMPTS: Final = 5
+_RESYNC_S: Final = 30.0
+_REFRESH_S: Final = 60.0
+_BACKOFF_S: Final = 0.1
+_APART_S: Final = 0.1
+_ASKER: Final = (("X-Remote-User", "system:kube-aggregator"),)
+_MASTER: Final = (*_ASKER, ("X-Remote-Group", MASTERS))
+_ACCEPTED: Final = ",".join(
+    f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in AGGREGATED
+)
+Told = tuple[str, str, str]
+"""Status, reason and message of `Available`."""
+
+
+class RemoteService:
+    """`run` until the APIService is gone."""
+
+    def __init__(self, at: Aggregation, known: Known) -> None:
+        self._at = at
+        self._known = known
+        self._wake = asyncio.Event()
+        self._signature: object = None
+        self._refreshed_s: float | None = None
+        spec = known.service["spec"]
+        self.group: str = spec.get("group") or ""
+        self.version: str = spec["version"]
+        self.openapi: Json = {}
+        """Of the index of version 3, by path."""
+        self.discovered = Remote(self.group, self.version, self._priorities, freshness="Stale")
+
+    @property
+    def name(self) -> str:
+        return f"{self.version}.{self.group}"
+
+    @property
+    def _spec(self) -> Json:
+        spec: Json = self._known.service["spec"]
+        return spec
+
+    @property
+    def _priorities(self) -> tuple[int, int]:
+        return self._spec["groupPriorityMinimum"], self._spec["versionPriority"]
+
+    @property
+    def available(self) -> bool:
+        conditions = (self._known.service.get("status") or {}).get("conditions") or ()
+        return any(each.get("type") == "Available" and each.get("status") == "True" for each in conditions)
+
+    def take(self, known: Known) -> None:
+        """The APIService has changed."""
+        before, self._known = self._known, known
+        if before.service["spec"] != known.service["spec"]:
+            self._refreshed_s = None
+            self.discovered = self.discovered._replace(priorities=self._priorities)
+        if before.revision != known.revision:
+            self._wake.set()
+
+    def look(self) -> None:
+        """Services or their endpoints have changed."""
+        signature = self._missing(), self._addresses()
+        if signature != self._signature:
+            self._signature = signature
+            self._wake.set()
+
+    def _addresses(self) -> list[str]:
+        with suppress(StatusError, NoAnswer):
+            return self._at.server.webhook_caller.addresses(self._spec["service"])
+        return []
+
+    def address(self) -> str:
+        """One of the service's endpoints. Raises: StatusError, NoAnswer."""
+        addresses = self._at.server.webhook_caller.addresses(self._spec["service"])
+        return addresses[self._at.server.rng.randrange(len(addresses))] if len(addresses) > 1 else addresses[0]
+
+    def target(self, address: str) -> Target:
+        service = self._spec["service"]
+        name = f"{service['name']}.{service['namespace']}.svc"
+        return Target(
+            address, name, self._spec.get("caBundle") or "", bool(self._spec.get("insecureSkipTLSVerify"))
+        )
+
+    # --- what is asked again and again ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            self._wake.clear()
+            try:
+                async with self._at.checks:
+                    failed = await self._round()
+            except (StatusError, MinikubeError) as error:
+                log.warning("the APIService %s: %s", self.name, error)
+                failed = True
+            failures = failures + 1 if failed else 0
+            wait_s = min(_RESYNC_S, _BACKOFF_S * 2 ** min(failures, 16)) if failed else _RESYNC_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            await self._at.server.clock.sleep(_APART_S)
+
+    async def _round(self) -> bool:
+        """Whether something failed that may be better soon."""
+        failed = False
+        try:
+            told = self._missing() or await self._reached()
+        except BadAuthority as error:
+            log.warning("the APIService %s: %s", self.name, error)
+            failed, told = True, None
+        if told is not None:
+            await self._tell(told)
+            failed = told[1] == "FailedDiscoveryCheck"
+        now_s = self._at.server.clock.monotonic_s()
+        if failed or (told is not None and told[0] != "True"):
+            self._publish(self.discovered._replace(freshness="Stale"))
+            self._refreshed_s = None
+        elif self._refreshed_s is None or now_s - self._refreshed_s >= _REFRESH_S:
+            failed = not await self._refresh()
+            self._refreshed_s = None if failed else now_s
+        return failed
+
+    async def _tell(self, told: Told) -> None:
+        server = self._at.server
+
+        def make(service: Json) -> Json:
+            return service if is_local(service) else with_condition(service, *told, timestamp(server.clock.wall_s()))
+
+        if make(self._known.service) is self._known.service:
+            return
+        try:
+            await change(server, self.name, "status", make)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+
+    # --- availability -----------------------------------------------------------------------------------------------
+
+    def _missing(self) -> Told | None:
+        """Why it need not even be asked."""
+        reference, cache = self._spec["service"], self._at.server.cache
+        namespace, name, port = reference["namespace"], reference["name"], reference.get("port") or 443
+        where = f"service/{name} in {go_quote(namespace)}"
+        entry = cache.of(SERVICES).entries.get(SERVICES.key(namespace, name))
+        if entry is None:
+            return "False", "ServiceNotFound", f"{where} is not present"
+        spec = entry.decode()["spec"]
+        if spec.get("type") != "ClusterIP":
+            return None
+        named = next((each.get("name") or "" for each in spec.get("ports") or () if each.get("port") == port), None)
+        if named is None:
+            return "False", "ServicePortError", f"{where} is not listening on port {port}"
+        entries = cache.of(ENDPOINTSLICES).iterate(ENDPOINTSLICES.collection_prefix(namespace), None)
+        slices = [each.decode() for each in entries if each.labels.get("kubernetes.io/service-name") == name]
+        if not slices:
+            return "False", "EndpointsNotFound", f"cannot find endpointslices for {where}"
+        if not any(_has_endpoint(each, named) for each in slices):
+            why = f"endpointslices for {where} have no addresses with port name {go_quote(named)}"
+            return "False", "MissingEndpoints", why
+        return None
+
+    async def _reached(self) -> Told:
+        """Raises: BadAuthority."""
+        try:
+            addresses = list(dict.fromkeys(self._at.server.webhook_caller.addresses(self._spec["service"])))
+        except (StatusError, NoAnswer) as error:
+            return "False", "FailedDiscoveryCheck", str(error)
+        start = self._at.server.rng.randrange(len(addresses)) if len(addresses) > _ATTEMPTS else 0
+        chosen = (addresses[start:] + addresses[:start])[:_ATTEMPTS]
+        errors = await asyncio.gather(*(self._attempt(each) for each in chosen))
+        if "" in errors:
+            return "True", "Passed", "all checks passed"
+        return "False", "FailedDiscoveryCheck", errors[-1]
+
+    async def _attempt(self, address: str) -> str:
+        """Why it failed, or "". Raises: BadAuthority."""
+        url = f"https://{address}{self._path}"
+        try:
+            opened = await self._opened(address, self._path, _MASTER)
+        except NoAnswer as error:
+            late = " (Client.Timeout exceeded while awaiting headers)" if str(error) == DEADLINE else ""
+            return f"failing or missing response from {url}: Get {go_quote(url)}: {error}{late}"
+        opened.response.close()
+        if not 200 <= opened.status < 300:
+            return f"failing or missing response from {url}: bad status from {url}: {opened.status}"
+        return ""
+
+    @property
+    def _path(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    async def _opened(
+        self, address: str, path: str, headers: tuple[tuple[str, str], ...], accept: str = "application/json"
+    ) -> Opened:
+        """Raises: NoAnswer, BadAuthority."""
+        asked = Asked("GET", path, (("Host", address), ("Accept", accept), *headers))
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                return await self._at.forwarder.open(self.target(address), asked)
+        except TimeoutError:
+            raise NoAnswer(DEADLINE) from None
+
+    # --- discovery --------------------------------------------------------------------------------------------------
+
+    async def _refresh(self) -> bool:
+        """Whether the other server told what it serves."""
+        try:
+            address = self.address()
+            resources = await self._grouped(address)
+            if resources is None:
+                resources = await self._listed(address)
+            self._publish(self.discovered._replace(resources=orjson.dumps(resources), freshness="Current"))
+            self.openapi = await self._index(address)
+        except (NoAnswer, StatusError, BadAuthority) as error:
+            log.warning("the discovery of the APIService %s: %s", self.name, error)
+            self._publish(self.discovered._replace(freshness="Stale"))
+            return False
+        return True
+
+    def _publish(self, told: Remote) -> None:
+        if told != self.discovered:
+            self.discovered = told
+            self._at.publish()
+
+    async def _grouped(self, address: str) -> list[Json] | None:
+        """From the aggregated form; None if it has none. Raises: NoAnswer, BadAuthority."""
+        opened = await self._opened(address, "/apis", _MASTER, _ACCEPTED)
+        body = await opened.body(DOCUMENT_BYTES_MAX, _ANSWER_S)
+        if opened.status == 503:
+            raise NoAnswer("the service returned non-success response code: 503")
+        if opened.status != 200 or not _is_grouped("".join(opened.headers.get("Content-Type", ()))):
+            return None
+        for group in _objects(_read(body), "items"):
+            if (_object(group.get("metadata")).get("name") or "") == self.group:
+                for version in _objects(group, "versions"):
+                    if version.get("version") == self.version:
+                        return [_resource(each) for each in _objects(version, "resources")]
+        return []
+
+    async def _listed(self, address: str) -> list[Json]:
+        """From the older form. Raises: NoAnswer, BadAuthority."""
+        opened = await self._opened(address, self._path, _ASKER)
+        body = await opened.body(DOCUMENT_BYTES_MAX, _ANSWER_S)
+        if opened.status != 200:
+            raise NoAnswer(f"failed to download legacy discovery for {self._path}: status {opened.status}")
+        return _converted(_objects(_read(body), "resources"))
+
+    async def _index(self, address: str) -> Json:
+        opened = await self._opened(address, "/openapi/v3", (("X-Remote-User", "system:aggregator"),))
+        body = await opened.body(DOCUMENT_BYTES_MAX, _ANSWER_S)
+        if opened.status != 200 or not self.group:
+            return {}
+        path = self._path[1:]
+        told = _object(_object(_read(body).get("paths")).get(path)).get("serverRelativeURL")
+        return {path: {"serverRelativeURL": told}} if isinstance(told, str) else {}
+
+
+def _has_endpoint(piece: Json, named: str) -> bool:
+    ready = any((each.get("conditions") or {}).get("ready") in (None, True) for each in piece.get("endpoints") or ())
+    return ready and any((p.get("name") or "") == named and p.get("port") for p in piece.get("ports") or ())
+
+
+def _is_grouped(content_type: str) -> bool:
+    for clause in parse_accept(content_type):
+        told = clause.parameters
+        if told.get("g") == "apidiscovery.k8s.io" and told.get("as") == "APIGroupDiscoveryList":
+            return told.get("v") in AGGREGATED
+    return False
+
+
+# --- what others say, read with care ----------------------------------------------------------------------------------
+
+
+def _read(body: bytes) -> Json:
+    """Raises: NoAnswer."""
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise NoAnswer(f"the document is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise NoAnswer("the document is no object")
+    return found
+
+
+def _object(found: Any) -> Json:
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(found: Json, name: str) -> list[Json]:
+    items = found.get(name)
+    return [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+
+
+def _text(found: Json, name: str) -> str:
+    text = found.get(name)
+    return text if isinstance(text, str) else ""
+
+
+def _texts(found: Json, name: str) -> list[str]:
+    items = found.get(name)
+    return [each for each in items if isinstance(each, str)] if isinstance(items, list) else []
+
+
+def _kind(found: Any) -> Json:
+    return {name: _text(_object(found), name) for name in ("group", "version", "kind")}
+
+
+def _resource(told: Json) -> Json:
+    """A resource of the aggregated form, with the fields that it has."""
+    found: Json = {
+        "resource": _text(told, "resource"), "responseKind": _kind(told.get("responseKind")),
+        "scope": _text(told, "scope"), "singularResource": _text(told, "singularResource"),
+        "verbs": _texts(told, "verbs"),
+    }  # fmt: skip
+    found |= {name: texts for name in ("shortNames", "categories") if (texts := _texts(told, name))}
+    if subs := _objects(told, "subresources"):
+        found["subresources"] = [
+            {
+                "subresource": _text(each, "subresource"), "responseKind": _kind(each.get("responseKind")),
+                "verbs": _texts(each, "verbs"),
+            }
+            for each in subs
+        ]  # fmt: skip
+    return found
+
+
+def _converted(rows: list[Json]) -> list[Json]:
+    """Resources of the older form in the aggregated one. Source: apiserver `pkg/endpoints/installer.go`."""
+    found: dict[str, Json] = {}
+    for row in rows:
+        if "/" not in (name := _text(row, "name")):
+            scope = "Namespaced" if row.get("namespaced") is True else "Cluster"
+            told = {"resource": name, "responseKind": row, "scope": scope, "singularResource": row.get("singularName")}
+            found[name] = _resource({**row, **told})
+    for row in rows:
+        parent, slash, name = _text(row, "name").partition("/")
+        if not slash:
+            continue
+        scope = "Namespaced" if row.get("namespaced") is True else "Cluster"
+        of = found.setdefault(parent, _resource({"resource": parent, "scope": scope}))
+        kind = _kind(row if row.get("kind") else None)
+        sub = {"subresource": name, "responseKind": kind, "verbs": _texts(row, "verbs")}
+        of.setdefault("subresources", []).append(sub)
+    return list(found.values())

@@ -1,0 +1,312 @@
+"""Requests passed on to another API server: whom it names, what comes back, and what it cannot do to others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from api_core import MAPS, Core
+from extension_server import GROUP, NAME, OPENAPI, ROOT, VERSION, Extension, extension
+from patience import patience, until
+
+from minikube_py.apiserver.auth import ADMIN
+from minikube_py.apiserver.http_server import HttpServer
+from minikube_py.apiserver.inprocess import InProcessTransport
+from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.rules import User
+from minikube_py.control_plane.certificates import ensure_certificates, ensure_front_proxy
+
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+PLAIN = "/api/v1/namespaces/default/services"
+SOUNDS = f"{ROOT}/namespaces/default/sounds"
+WHO = User("ann", ("singers", "system:authenticated"), "7", (("a/B%", ("x", "y")),))
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+READER = [{"apiGroups": [GROUP], "resources": ["sounds"], "verbs": ["get", "list"]}]
+
+
+class World(NamedTuple):
+    """Our server over HTTPS, the other one, and a client of ours."""
+
+    core: Core
+    other: Extension
+    url: str
+    session: aiohttp.ClientSession
+    context: ssl.SSLContext
+
+    async def ask(self, method: str, path: str, body: Any = None, token: str = "admin-token", **headers: str) -> Any:
+        given = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers}
+        data = None if body is None else json.dumps(body).encode()
+        async with self.session.request(
+            method, self.url + path, data=data, headers=given, allow_redirects=False
+        ) as answer:
+            text = await answer.text()
+            return answer.status, json.loads(text) if text[:1] == "{" else text, answer.headers
+
+    async def condition(self) -> tuple[str, str, str]:
+        found = await self.core.done("GET", f"{SERVICES}/{NAME}")
+        told = (found["status"].get("conditions") or [{"status": "", "reason": "", "message": ""}])[0]
+        return told["status"], told["reason"], told["message"]
+
+    async def registered(self, status: str = "True", **spec: Any) -> None:
+        await self.core.done("POST", PLAIN, self.other.service())
+        await self.core.done("POST", SERVICES, self.other.api_service(**spec))
+        await self.told(status)
+
+    async def told(self, status: str, reason: str = "") -> None:
+        async def is_told() -> bool:
+            told = await self.condition()
+            return told[0] == status and reason in ("", told[1])
+
+        await until(is_told, f"Available is {status} {reason}")
+
+    async def aggregated(self) -> dict[str, Any]:
+        _, found, _ = await self.ask("GET", "/apis", Accept=AGGREGATED)
+        return {each["metadata"]["name"]: each["versions"] for each in found["items"]}
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    core = Core(tmp_path, Limits(request_timeout_s=20))
+    core.tokens["ann-token"] = WHO
+    await core.start()
+    certificates = ensure_certificates(tmp_path / "certificates", ["127.0.0.1"])
+    proxy = ensure_front_proxy(tmp_path / "certificates")
+    core.api.services.pass_on(proxy.read(certificates.clients_file))
+    http = HttpServer(core.api, tls=certificates.server_context())
+    port = await http.start()
+    assert proxy.authority is not None
+    context = certificates.client_context()
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with (
+        extension(tmp_path / "other", proxy.authority.read_bytes()) as other,
+        aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(60)) as session,
+    ):
+        yield World(core, other, f"https://127.0.0.1:{port}", session, context)
+        await core.api.stop()
+    await http.stop()
+    await core.member.stop()
+    await asyncio.sleep(0)
+
+
+async def allowed(world: World) -> None:
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    await world.core.done("POST", f"{rbac}/clusterroles", {"metadata": {"name": "sounds"}, "rules": READER})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "sounds"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}
+    binding = {"metadata": {"name": "sounds"}, "roleRef": reference, "subjects": [subject]}
+    await world.core.done("POST", f"{rbac}/clusterrolebindings", binding)
+
+
+async def test_the_other_server_is_told_who_asks_and_by_whom(world: World) -> None:
+    await world.registered()
+    status, refused, _ = await world.ask("GET", SOUNDS, token="ann-token")
+    assert (status, refused["reason"]) == (403, "Forbidden")
+    await allowed(world)
+    forged = {"X-Remote-User": "root", "X-Remote-Group": "system:masters", "X-Remote-Extra-Z": "1", "X-Mine": "kept"}
+    status, told, headers = await world.ask(
+        "GET", f"{SOUNDS}?labelSelector=a%3Db&x=%2B", token="ann-token", Connection="X-Hop", **forged, **{"X-Hop": "1"}
+    )
+    assert (status, told["target"]) == (200, f"{SOUNDS}?labelSelector=a%3Db&x=%2B")
+    assert headers.getall("X-Echo") == ["a", "b"]
+    assert "X-Hop" not in headers
+    seen = world.other.passed_on[-1]
+    remote = {name: values for name, values in seen.headers.items() if name.startswith("x-remote-")}
+    assert remote == {
+        "x-remote-user": ["ann"], "x-remote-uid": ["7"], "x-remote-group": ["singers", "system:authenticated"],
+        "x-remote-extra-a%2fb%25": ["x", "y"],
+    }  # fmt: skip
+    assert seen.headers["x-mine"] == ["kept"]
+    assert seen.headers["host"] == [f"localhost:{world.other.port}"]
+    assert seen.headers.keys().isdisjoint(("authorization", "x-hop", "transfer-encoding"))
+    assert seen.certificate is not None
+    assert seen.certificate["subject"] == ((("commonName", "front-proxy-client"),),)
+    status, told, _ = await world.ask("POST", SOUNDS, {"a": 1})
+    assert (status, told["method"], told["body"]) == (201, "POST", '{"a": 1}')
+
+
+async def test_what_others_need_to_know_of_this_server_is_in_a_configmap(world: World) -> None:
+    path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+
+    async def there() -> bool:
+        return (await world.core.respond("GET", path)).status == 200
+
+    await until(there, "the ConfigMap is made")
+    data = (await world.core.done("GET", path))["data"]
+    assert json.loads(data["requestheader-allowed-names"]) == ["front-proxy-client"]
+    assert json.loads(data["requestheader-extra-headers-prefix"]) == ["X-Remote-Extra-"]
+    assert data["requestheader-client-ca-file"].startswith("-----BEGIN CERTIFICATE-----")
+    assert data["client-ca-file"] != data["requestheader-client-ca-file"]
+    await world.core.done("DELETE", path)
+    await until(there, "the ConfigMap is made again")
+
+
+async def test_discovery_tells_what_the_other_server_serves(world: World) -> None:
+    await world.registered()
+    groups = {each["name"]: each for each in (await world.ask("GET", "/apis"))[1]["groups"]}
+    assert groups[GROUP]["preferredVersion"] == {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
+
+    async def current() -> bool:
+        return (await world.aggregated()).get(GROUP, [{}])[0].get("freshness") == "Current"
+
+    await until(current, "its discovery is read")
+    (version,) = (await world.aggregated())[GROUP]
+    assert [each["resource"] for each in version["resources"]] == ["sounds"]
+    assert version["resources"][0]["subresources"][0]["subresource"] == "status"
+    assert (await world.ask("GET", ROOT))[1]["groupVersion"] == f"{GROUP}/{VERSION}"
+    paths = (await world.ask("GET", "/openapi/v3"))[1]["paths"]
+    assert paths[ROOT[1:]] == {"serverRelativeURL": f"/openapi/v3{ROOT}?hash=ECHO"}
+    assert "apis/other.example.com/v1" not in paths
+    assert (await world.ask("GET", f"/openapi/v3{ROOT}?hash=ECHO"))[1] == OPENAPI
+    world.other.grouped = False
+    await world.core.done("DELETE", f"{SERVICES}/{NAME}")
+    assert GROUP not in await world.aggregated()
+    assert (await world.ask("GET", SOUNDS))[0] == 404
+    await world.core.done("POST", SERVICES, world.other.api_service())
+    await until(current, "its older form of discovery is read")
+    # Its kinds are without group and version, which it does not say.
+    nameless = {"group": "", "version": "", "kind": "Sound"}
+    version["resources"][0]["responseKind"] = version["resources"][0]["subresources"][0]["responseKind"] = nameless
+    assert (await world.aggregated())[GROUP] == [version]
+
+
+async def test_a_watch_is_passed_on_event_by_event_and_ends_with_its_reader(world: World) -> None:
+    await world.registered()
+    given = {"Authorization": "Bearer admin-token"}
+    async with patience(), world.session.get(f"{world.url}{SOUNDS}?watch=true", headers=given) as answer:
+        for name in ("a", "b"):
+            world.other.events.put_nowait(name)
+            assert json.loads(await answer.content.readline())["object"]["metadata"]["name"] == name
+    transport = InProcessTransport(world.core.api, ADMIN)
+    # The first one ends the watch that nobody reads any more.
+    for name in ("", "c", "d", ""):
+        world.other.events.put_nowait(name)
+    async with patience():
+        found = [event async for events in transport.watch(SOUNDS) for event in events]
+    assert [json.loads(event.object)["metadata"]["name"] for event in found] == ["c", "d"]
+    assert json.loads((await transport.request("GET", SOUNDS)).body)["kind"] == "Sound"
+    await transport.close()
+
+
+async def test_an_upgraded_connection_leads_to_the_other_server(world: World) -> None:
+    await world.registered()
+    port = int(world.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=world.context)
+    lines = [f"GET {SOUNDS}/a/exec HTTP/1.1", "Host: x", "Authorization: Bearer admin-token", "Connection: Upgrade"]
+    writer.write("\r\n".join((*lines, "Upgrade: echo/1", "", "")).encode())
+    async with patience():
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 101 Switching Protocols")
+        assert b"Upgrade: echo/1" in head
+        writer.write(b"sing")
+        assert await reader.readexactly(4) == b"SING"
+    writer.transport.abort()
+    assert world.other.passed_on[-1].headers["x-remote-user"] == ["admin"]
+    # Certificates may name anybody: no name may begin another header.
+    world.core.tokens["b"] = User("b\r\nX-Remote-Group: system:masters", ("system:masters",))
+    world.core.api.access.authenticator.add("b-token", world.core.tokens["b"])
+    for how in ({}, {"Connection": "Upgrade", "Upgrade": "echo/1"}):
+        status, told, _ = await world.ask("GET", f"{SOUNDS}/a/exec", token="b-token", **how)
+        assert (status, "error trying to reach service" in told) == (503, True)
+
+
+async def test_why_an_apiservice_is_not_available(world: World) -> None:
+    await world.core.done("POST", SERVICES, world.other.api_service())
+    await world.told("False", "ServiceNotFound")
+    assert (await world.condition())[2] == 'service/echo in "default" is not present'
+    assert (await world.ask("GET", SOUNDS))[:2] == (503, "service unavailable\n")
+    (version,) = (await world.aggregated())[GROUP]
+    assert version == {"version": VERSION, "freshness": "Stale"}
+    ports = [{"name": "https", "port": 1}]
+    plain = world.other.service(type="ClusterIP", externalName=None, ports=ports)
+    await world.core.done("POST", PLAIN, plain)
+    await world.told("False", "ServicePortError")
+    ports[0]["port"] = world.other.port
+    await world.core.done("PATCH", f"{PLAIN}/echo", {"spec": {"ports": ports}}, "application/merge-patch+json")
+    await world.told("False", "EndpointsNotFound")
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    labels = {"kubernetes.io/service-name": "echo"}
+    piece = {
+        "metadata": {"name": "echo", "labels": labels}, "addressType": "IPv4",
+        "ports": [{"name": "https", "port": world.other.port}],
+        "endpoints": [{"addresses": ["10.1.1.1"], "conditions": {"ready": False}}],
+    }  # fmt: skip
+    await world.core.done("POST", slices, piece)
+    await world.told("False", "MissingEndpoints")
+    assert (await world.condition())[2] == (
+        'endpointslices for service/echo in "default" have no addresses with port name "https"'
+    )
+    await world.core.done("DELETE", f"{slices}/echo")
+    await world.core.done("DELETE", f"{PLAIN}/echo")
+    await world.core.done("POST", PLAIN, world.other.service())
+    await world.told("True", "Passed")
+
+
+async def test_a_server_that_is_not_trusted_is_not_asked(world: World) -> None:
+    await world.registered("False", caBundle=None)
+    assert "certificate signed by unknown authority" in (await world.condition())[2]
+    change = {"spec": {"insecureSkipTLSVerify": True}}
+    await world.core.done("PATCH", f"{SERVICES}/{NAME}", change, "application/merge-patch+json")
+    await world.told("True")
+    assert (await world.ask("GET", SOUNDS))[0] == 200
+    other = {"insecureSkipTLSVerify": False, "caBundle": world.other.bundle}
+    named = {"service": {"namespace": "default", "name": "others", "port": world.other.port}}
+    await world.core.done("POST", PLAIN, world.other.service("others"))
+    await world.core.done("PATCH", f"{SERVICES}/{NAME}", {"spec": other | named}, "application/merge-patch+json")
+    await world.told("False", "FailedDiscoveryCheck")
+    assert "tls: failed to verify certificate" in (await world.condition())[2]
+
+
+async def test_failures_of_the_other_server_are_told_as_upstream_tells_them(world: World) -> None:
+    await world.registered()
+    assert (await world.ask("GET", f"{ROOT}/redirect"))[:2] == (
+        502, "the backend attempted to redirect this request, which is not permitted",
+    )  # fmt: skip
+    world.other.fails = 500
+    assert (await world.ask("GET", SOUNDS))[:2] == (500, {"failed": 500})
+    port, world.other.fails = world.other.port, 0
+    change = {"spec": {"service": {"namespace": "default", "name": "echo", "port": 1}}}
+    await world.core.done("PATCH", f"{SERVICES}/{NAME}", change, "application/merge-patch+json")
+    status, told, _ = await world.ask("GET", SOUNDS)
+    assert status == 503
+    refused = "error trying to reach service: dial tcp localhost:1: connect: connection refused\n"
+    assert told in (refused, "service unavailable\n")
+    await world.told("False", "FailedDiscoveryCheck")
+    assert (await world.condition())[2].endswith("connect: connection refused")
+    change["spec"]["service"]["port"] = port
+    await world.core.done("PATCH", f"{SERVICES}/{NAME}", change, "application/merge-patch+json")
+    await world.told("True")
+
+
+@pytest.mark.parametrize("how", ["hangs", "huge"])
+async def test_a_server_that_hangs_or_never_ends_holds_up_nobody(world: World, how: str) -> None:
+    """Neither other requests, nor discovery, nor the other groups."""
+    paths = getattr(world.other, how)
+    paths.update(("/apis", ROOT, "/openapi/v3", SOUNDS))
+    await world.core.done("POST", PLAIN, world.other.service())
+    await world.core.done("POST", SERVICES, world.other.api_service())
+    for _ in range(20):
+        assert (await world.ask("GET", MAPS))[0] == 200
+        assert (await world.ask("GET", "/apis"))[0] == 200
+        assert (await world.aggregated())[GROUP][0]["freshness"] == "Stale"
+    if how == "hangs":
+        await world.told("False", "FailedDiscoveryCheck")
+        assert "context deadline exceeded" in (await world.condition())[2]
+        return
+    await world.told("True")
+    given = {"Authorization": "Bearer admin-token"}
+    before = world.other.sent_bytes
+    async with patience(), world.session.get(world.url + SOUNDS, headers=given) as answer:
+        async for _ in answer.content.iter_chunked(1 << 16):
+            if world.other.sent_bytes - before > 32 << 20:
+                break
+    with pytest.raises(AssertionError, match="longer than"):
+        transport = InProcessTransport(world.core.api, ADMIN)
+        told = await transport.request("GET", SOUNDS)
+        raise AssertionError(told.body.decode())

@@ -1,0 +1,152 @@
+"""APIServices of definitions: made, restored and removed with them, as upstream's controllers do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_core import MERGE, Core, names
+from patience import until
+
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MANAGED = "kube-aggregator.kubernetes.io/automanaged"
+V1, V2 = (f"{SERVICES}/{version}.example.com" for version in ("v1", "v2beta1"))
+SPEC = {"group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100}
+
+
+def definition(plural: str, *versions: str, served: bool = True) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    return {
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": plural.capitalize()},
+            "versions": [
+                {"name": each, "served": served or not at, "storage": not at, "schema": schema}
+                for at, each in enumerate(versions)
+            ],
+        },
+    }  # fmt: skip
+
+
+def local(name: str, label: str | None = None) -> dict[str, Any]:
+    version, _, group = name.partition(".")
+    labels = {} if label is None else {MANAGED: label}
+    spec = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 7}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+async def there(core: Core, path: str, present: bool = True) -> dict[str, Any]:
+    async def found() -> bool:
+        return ((await core.respond("GET", path)).status == 200) is present
+
+    await until(found, f"{path} is {'there' if present else 'gone'}")
+    return await core.done("GET", path) if present else {}
+
+
+async def becomes(core: Core, path: str, **fields: Any) -> None:
+    async def has() -> bool:
+        response = await core.respond("GET", path)
+        found = (await core.done("GET", path)) if response.status == 200 else {}
+        return fields.items() <= found.items()
+
+    await until(has, f"{path} has {fields}")
+
+
+async def test_a_version_of_definitions_has_an_apiservice_while_one_serves_it(core: Core) -> None:
+    await core.done("POST", DEFINITIONS, definition("ones", "v1", "v2beta1"))
+    await core.done("POST", DEFINITIONS, definition("twos", "v1"))
+    for path, version in ((V1, "v1"), (V2, "v2beta1")):
+        found = await there(core, path)
+        assert found["metadata"]["labels"] == {MANAGED: "true"}
+        assert found["spec"] == {**SPEC, "version": version}
+        (condition,) = found["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == ("Available", "True", "Local")
+    body = {"spec": definition("ones", "v1", "v2beta1", served=False)["spec"]}
+    await core.done("PATCH", f"{DEFINITIONS}/ones.example.com", body, MERGE)
+    await there(core, V2, False)
+    await core.done("DELETE", f"{DEFINITIONS}/ones.example.com")
+    await there(core, f"{DEFINITIONS}/ones.example.com", False)
+    await there(core, V1)
+    await core.done("DELETE", f"{DEFINITIONS}/twos.example.com")
+    await there(core, V1, False)
+
+
+async def test_what_users_do_to_it_is_undone_unless_they_take_its_label(core: Core) -> None:
+    await core.done("POST", DEFINITIONS, definition("ones", "v1"))
+    before = await there(core, V1)
+    await core.done("DELETE", V1)
+
+    async def again() -> bool:
+        response = await core.respond("GET", V1)
+        return response.status == 200 and (await core.done("GET", V1))["metadata"]["uid"] != before["metadata"]["uid"]
+
+    await until(again, "a deleted one is made again")
+    change = {"metadata": {"labels": {"a": "b"}}, "spec": {"versionPriority": 7}}
+    await core.done("PATCH", V1, change, MERGE)
+    await becomes(core, V1, spec=SPEC)
+    assert (await core.done("GET", V1))["metadata"]["labels"] == {MANAGED: "true", "a": "b"}
+    condition = {"type": "Available", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": None}
+    await core.done("PATCH", f"{V1}/status", {"status": {"conditions": [condition]}}, MERGE)
+
+    async def available() -> bool:
+        (told,) = (await core.done("GET", V1))["status"]["conditions"]
+        return (told["status"], told["reason"]) == ("True", "Local")
+
+    await until(available, "a local one is available")
+    await core.done("PATCH", V1, {"metadata": {"labels": {MANAGED: None}}, "spec": {"groupPriorityMinimum": 3}}, MERGE)
+    # What was queued before is done before what is queued now.
+    await core.done("POST", DEFINITIONS, definition("twos", "v2beta1"))
+    await there(core, V2)
+    await becomes(core, V1, spec={**SPEC, "groupPriorityMinimum": 3})
+    await core.done("DELETE", f"{DEFINITIONS}/ones.example.com")
+    await core.done("DELETE", f"{DEFINITIONS}/twos.example.com")
+    await there(core, V2, False)
+    await there(core, V1)
+
+
+async def test_discovery_lists_groups_by_the_priorities_of_their_apiservices(core: Core) -> None:
+    await core.done("POST", DEFINITIONS, definition("ones", "v1", "v2beta1"))
+    await there(core, V2)
+    await core.done("POST", SERVICES, local("v1.a.example.com"))
+    groups = {each["name"]: each for each in (await core.done("GET", "/apis"))["groups"]}
+    assert list(groups)[-2:] == ["example.com", "a.example.com"]
+    assert [each["version"] for each in groups["example.com"]["versions"]] == ["v1", "v2beta1"]
+    change = {"metadata": {"labels": {MANAGED: None}}, "spec": {"groupPriorityMinimum": 17900, "versionPriority": 200}}
+    await core.done("PATCH", V2, change, MERGE)
+    groups = {each["name"]: each for each in (await core.done("GET", "/apis"))["groups"]}
+    assert list(groups)[:2] == ["apiregistration.k8s.io", "example.com"]
+    assert [each["version"] for each in groups["example.com"]["versions"]] == ["v2beta1", "v1"]
+    group = await core.done("GET", "/apis/example.com")
+    assert group["preferredVersion"]["version"] == "v2beta1"
+    await core.done("DELETE", f"{SERVICES}/v1.apps")
+    assert "apps" not in [each["name"] for each in (await core.done("GET", "/apis"))["groups"]]
+    assert (await core.done("GET", "/apis/apps"))["name"] == "apps"
+    assert (await core.done("GET", "/apis/apps/v1"))["groupVersion"] == "apps/v1"
+
+
+@pytest.mark.parametrize("label", ["true", "onstart"])
+async def test_those_with_a_label_that_nothing_wants_are_deleted(core: Core, label: str) -> None:
+    """`onstart`: only by a server that finds it at its start."""
+    await core.done("POST", SERVICES, local("v1.a.example.com", label))
+    await core.done("POST", SERVICES, local("v1.b.example.com"))
+    if label == "onstart":
+        await core.done("POST", DEFINITIONS, definition("ones", "v1"))
+        await there(core, V1)
+        await core.done("GET", f"{SERVICES}/v1.a.example.com")
+        await core.api.stop()
+        core.api = core.server()
+        await core.api.start()
+    await there(core, f"{SERVICES}/v1.a.example.com", False)
+    assert "v1.b.example.com" in names(await core.done("GET", SERVICES))
+
+
+async def test_without_connections_to_others_their_apiservices_are_refused_by_name(core: Core) -> None:
+    remote = local("v1.a.example.com")
+    remote["spec"]["service"] = {"namespace": "default", "name": "s"}
+    status, told = await core.ask("POST", SERVICES, remote)
+    assert (status, "this API server makes no connections to other servers" in told["message"]) == (422, True)
+    await core.done("POST", SERVICES, local("v1.a.example.com"))
+    change = {"spec": {"service": {"namespace": "default", "name": "s"}}}
+    status, told = await core.ask("PATCH", f"{SERVICES}/v1.a.example.com", change, content_type=MERGE)
+    assert (status, told["details"]["causes"][0]["field"]) == (422, "spec.service")
