@@ -24,7 +24,7 @@ COST_MAX: Final = 10_000_000
 """For all validations and messages of one policy, and for all its annotations."""
 MESSAGE_BYTES_MAX: Final = 5 * 1024
 PATCHES: Final = ("ApplyConfiguration", "JSONPatch")
-_COMPOSED: Final = "kubernetes.variables"
+COMPOSED: Final = "kubernetes.variables"
 _SIMPLE: Final = frozenset(("any", "bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"))
 NO_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _Found = Expression | str
@@ -40,7 +40,7 @@ class Compiler:
         self._known = known
         self.variables: dict[str, _Found] = {}
         if composed:
-            self._names = {**self._names, "variables": struct(_COMPOSED)}
+            self._names = {**self._names, "variables": struct(COMPOSED)}
 
     def compile(
         self, expression: str, wanted: Sequence[Type], authorizer: bool = True, messages: Messages | None = None
@@ -50,14 +50,14 @@ class Compiler:
         found = self._known.get(key)
         if found is None:
             names = {**self._names, **AUTHORIZER} if authorizer else self._names
-            fields = {**FIELDS, _COMPOSED: dict(self._fields)}
+            fields = {**FIELDS, COMPOSED: dict(self._fields)}
             environment = Environment(names, fields, messages=messages, functions=FUNCTIONS)
             found = self._known[key] = compiled(expression, environment, wanted)
         return found
 
     def declare(self, name: str, expression: str) -> _Found:
         found = self.variables[name] = self.compile(expression, ())
-        self._fields[name] = DYN if isinstance(found, str) else _declared(found.type)
+        self._fields[name] = DYN if isinstance(found, str) else plain_type(found.type)
         return found
 
     def validation(self, expression: str) -> _Found:
@@ -93,11 +93,12 @@ def _messages(name: str) -> Mapping[str, Type] | None:
     return _AnyField() if name == "Object" or name.startswith("Object.") else None
 
 
-def _declared(type_: Type) -> Type:
+def plain_type(type_: Type) -> Type:
+    """The type of a variable with such a value: what it holds of objects is unknown."""
     if type_.kind == "list":
-        return list_of(_declared(type_.params[0]))
+        return list_of(plain_type(type_.params[0]))
     if type_.kind == "map":
-        return map_of(*map(_declared, type_.params))
+        return map_of(*map(plain_type, type_.params))
     return type_ if type_.kind in _SIMPLE else DYN
 
 

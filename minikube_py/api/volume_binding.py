@@ -50,6 +50,10 @@ def asked_size(claim: Json) -> quantity.Quantity:
     return _size((claim["spec"].get("resources") or {}).get("requests"))
 
 
+def held_size(claim: Json) -> quantity.Quantity:
+    return _size((claim.get("status") or {}).get("capacity"))
+
+
 def is_claimed_by(volume: Json, claim: Json) -> bool:
     """Whether the volume refers to this claim, by uid too."""
     reference, metadata = volume["spec"].get("claimRef"), claim["metadata"]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from minikube_py.apiserver.watch_cache import ResourceCache
 
 ORDER: Final = (
-    "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "PodSecurity", "Priority",
-    "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PodGroupProtection",
+    "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "PodSecurity",
+    "Priority", "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PodGroupProtection",
     "PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
     "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels", "NodeDeclaredFeatureValidator",
     "PodResizeValidator", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
@@ -39,6 +39,8 @@ ORDER: Final = (
 )  # fmt: skip
 """The plugins, in the order of upstream's AllOrderedPlugins."""
 SERVICE_ACCOUNT: Final = "ServiceAccount"
+TAINT_NODES: Final = "TaintNodesByCondition"
+OFF: Final = (SERVICE_ACCOUNT, TAINT_NODES)
 """Off unless enabled."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from minikube_py.apiserver import signers
-from minikube_py.apiserver.admission import SERVICE_ACCOUNT, Chain, Plugin
+from minikube_py.apiserver.admission import SERVICE_ACCOUNT, TAINT_NODES, Chain, Plugin
 from minikube_py.apiserver.admission_rules import Namespaces
 from minikube_py.apiserver.authorizing import Asking
 from minikube_py.apiserver.mutating_policies import MutatingPolicies
@@ -34,4 +34,8 @@ def chain_of(server: ApiServer, enabled: Collection[str]) -> Chain:
 
         accounts = cache, store, server.clock, rng
         of_pods = *of_pods, PodAccounts(*accounts), EphemeralAccounts(*accounts)
+    if TAINT_NODES in enabled:
+        from minikube_py.apiserver.node_taints import NodeTaints
+
+        of_pods = *of_pods, NodeTaints()
     return Chain((*of_pods, *of_requests, *policies, MutatingWebhooks(*given), ValidatingWebhooks(*given)))

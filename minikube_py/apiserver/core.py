@@ -96,10 +96,10 @@ _WITH_APPLY: Final = (*PATCH_TYPES, APPLY_PATCH)
 class ApiServer:
     """`tokens` maps bearer tokens to users.
 
-    `cluster_range`: the service network. `enabled_plugins`: additional admission plugins; only `ServiceAccount` is off
-    by default. `registry`: the served kinds without CRDs. `signing_key`: for service account tokens, the same on all
-    servers of a cluster. `start` returns when the watch cache is complete and the system namespaces exist; `publish`
-    then adds this server's address to the `kubernetes` service.
+    `cluster_range`: the service network. `enabled_plugins`: of those in `admission.OFF`. `registry`: the served kinds
+    without CRDs. `signing_key`: for service account tokens, the same on all servers of a cluster. `start` returns
+    when the watch cache is complete and the system namespaces exist; `publish` then adds this server's address to the
+    `kubernetes` service.
     """
 
     def __init__(

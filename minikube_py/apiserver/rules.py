@@ -103,7 +103,8 @@ _CONTROLLERS: Final = (
     # root-ca-cert-publisher, replicaset-controller, deployment-controller, statefulset-controller,
     # daemon-set-controller, endpointslice-controller, endpointslicemirroring-controller, persistent-volume-binder,
     # job-controller, cronjob-controller, ttl-after-finished-controller, clusterrole-aggregation-controller,
-    # certificate-controller, device-taint-eviction-controller.
+    # certificate-controller, device-taint-eviction-controller, attachdetach-controller, expand-controller,
+    # ttl-controller.
     Rule((*_READ, "patch", "update", "delete"), ("*",), ("*",)),
     Rule((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     Rule(("update",), _CORE, ("namespaces/finalize", "namespaces/status")),
@@ -114,6 +115,7 @@ _CONTROLLERS: Final = (
     Rule(("create",), _CORE, ("endpoints/restricted",)),
     Rule(("create",), ("apps",), ("controllerrevisions", "replicasets")),
     Rule(("create",), ("batch",), ("jobs",)),
+    Rule(("create",), _STORAGE, ("volumeattachments",)),
     Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create",), ("resource.k8s.io",), ("resourceclaims",)),
     Rule(("escalate",), ("rbac.authorization.k8s.io",), ("clusterroles",)),

@@ -12,6 +12,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
     flags.add_leader_election(parser, "kube-controller-manager")
     flags.add_feature_gates(parser)
+    flags.add_controllers(parser)
     key_help = "the key that signs service account tokens, PEM; without it, Secrets get no tokens"
     parser.add_argument("--service-account-private-key-file", type=Path, metavar="F", help=key_help)
     for part, what in (("cert", "authority that signs requests for certificates"), ("key", "key of that authority")):
@@ -36,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.service_account_private_key_file,
             signing if all(signing) else None,
             arguments.feature_gates,
+            arguments.enable_controllers,
         ),
         flags.process(arguments, "controllers"),
     )

@@ -261,9 +261,18 @@ def add_structures(parser: Flags) -> None:
 
 
 def add_admission_plugins(parser: Flags) -> None:
-    help_text = "admission plugins beside those that are on: ServiceAccount, which gives pods accounts and tokens"
-    known = several(one_of("ServiceAccount"))
+    help_text = (
+        "admission plugins beside those that are on: ServiceAccount, which gives pods accounts and tokens, "
+        "TaintNodesByCondition, which keeps pods off new nodes until controllers saw that they are ready"
+    )
+    known = several(one_of("ServiceAccount", "TaintNodesByCondition"))
     parser.add_argument("--enable-admission-plugins", type=known, default=(), metavar="NAME,...", help=help_text)
+
+
+def add_controllers(parser: Flags) -> None:
+    help_text = "controllers beside those that are on: ttl-controller, which annotates each node for its kubelet"
+    known = several(one_of("ttl-controller"))
+    parser.add_argument("--enable-controllers", type=known, default=(), metavar="NAME,...", help=help_text)
 
 
 def add_stages(parser: Flags) -> None:

@@ -35,7 +35,7 @@ HONOURED = dict.fromkeys(
 )
 WITH_ROLE = {
     "kubelet": dict.fromkeys(("nodes", "stages"), ("a kubelet",)),
-    "controllers": {"controllers": ("controllers",)},
+    "controllers": dict.fromkeys(("controllers", "enable_controllers"), ("controllers",)),
     "scheduler": dict.fromkeys(("scheduler_config", "schedulers"), ("the scheduler",)),
 }
 WITH_ANY_SCHEDULER = dict.fromkeys(("matcher", "seed", "plugins"), ("a scheduler",))
@@ -83,6 +83,7 @@ def _configure_server(group: flags.Flags) -> None:
     san_help = "also name this host or address in the server's certificate; repeatable, or separated by commas"
     group.add_argument("--tls-san", type=flags.HOSTS, action="append", default=[], metavar="HOST,...", help=san_help)
     flags.add_admission_plugins(group)
+    flags.add_controllers(group)
     audit_flags.add_audit(group)
 
 
@@ -134,6 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         matcher=arguments.matcher,
         structures=tuple(arguments.structures),
         enabled_plugins=arguments.enable_admission_plugins,
+        enabled_controllers=arguments.enable_controllers,
         chosen=chosen,
         more_schedulers=tuple(arguments.scheduler),
         names=parse_hosts(",".join(arguments.tls_san), "--tls-san"),

@@ -25,9 +25,10 @@ class ControlPlaneConfig:
 
     `shapes` are the fake nodes; without them there are `nodes` of the default shape. Without `components` there are
     only store and API server. `seed`: of the scheduler's tie-breaking; `matcher`: as in `SchedulerConfig`;
-    `structures`: custom structures for indexes. `enabled_plugins`: of admission, as of `ApiServer`. `chosen`: the
-    scheduler, whose plugins all share; `more_schedulers`: (name, file) of additional ones. `names`: further host names
-    and addresses the server's certificate is for. `members`: of the store, None for as many as `data_dir` holds; with
+    `structures`: custom structures for indexes. `enabled_plugins`: of admission, as of `ApiServer`;
+    `enabled_controllers`: as in `ControllerConfig`. `chosen`: the scheduler, whose plugins all share;
+    `more_schedulers`: (name, file) of additional ones. `names`: further host names and addresses the server's
+    certificate is for. `members`: of the store, None for as many as `data_dir` holds; with
     several, or several of another role, each is a separate process. `restore`: a snapshot with which a new store
     begins. `etcd_port`: of etcd's API, of the first member where there are several, the next port of the next; None: it
     is not served. `etcd_http_port`: likewise of its gateway. `quota_bytes`, `reserve_bytes`, `retain_s`: of each
@@ -45,6 +46,7 @@ class ControlPlaneConfig:
     matcher: str = "columns"
     structures: tuple[str, ...] = ()
     enabled_plugins: tuple[str, ...] = ()
+    enabled_controllers: tuple[str, ...] = ()
     chosen: ChosenScheduler = DEFAULT_SCHEDULER
     more_schedulers: tuple[tuple[str, Path], ...] = ()
     components: tuple[str, ...] = COMPONENTS

@@ -130,6 +130,7 @@ class ControlPlane(Plane):
                     root_ca_pem=authority_pem,
                     signing_key=self.credentials.signing_key,
                     signing_authority=read_signing_authority(certificates.clients_file, certificates.clients_key_file),
+                    enabled=config.enabled_controllers,
                 ),
                 kubelet=KubeletConfig(nodes=config.node_specs, stages=read_stages(config.stages)),
                 components=config.components,

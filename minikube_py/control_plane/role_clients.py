@@ -191,7 +191,8 @@ class SchedulerRole(ClientRole):
 
 class ControllersRole(ClientRole):
     """`key_file`: of the key that signs the tokens of service accounts; None: Secrets get none. `signing`: the
-    authority that signs certificate requests, and its key; None: they are not signed."""
+    authority that signs certificate requests, and its key; None: they are not signed. `enabled`: as in
+    `ControllerConfig`."""
 
     def __init__(
         self,
@@ -200,9 +201,10 @@ class ControllersRole(ClientRole):
         key_file: Path | None = None,
         signing: tuple[Path, Path] | None = None,
         gates: FeatureGates = NO_GATES,
+        enabled: tuple[str, ...] = (),
     ) -> None:
         super().__init__(kubeconfig, "controllers")
-        self._gates = gates
+        self._gates, self._enabled = gates, enabled
         self._key_file, self._signing = key_file, signing
         self._election = election
 
@@ -215,7 +217,11 @@ class ControllersRole(ClientRole):
         key = None if self._key_file is None else read_signing_key(self._key_file)
         signing = None if self._signing is None else read_signing_authority(*self._signing)
         config = ControllerConfig(
-            gates=self._gates, root_ca_pem=authority.decode("ascii"), signing_key=key, signing_authority=signing
+            gates=self._gates,
+            root_ca_pem=authority.decode("ascii"),
+            signing_key=key,
+            signing_authority=signing,
+            enabled=self._enabled,
         )
         return await self.run(
             self._election,

@@ -272,6 +272,7 @@ class SplitControlPlane:
             # lease.
             flags += ["--leader-elect-identity", f"up-{name}", *self._gates()]
         if role == tokens.CONTROLLERS:
+            flags += [f"--enable-controllers={name}" for name in self.config.enabled_controllers]
             certificates = self.credentials.certificates
             flags += ["--service-account-private-key-file", str(self.config.accounts_key_file)]
             flags += ["--cluster-signing-cert-file", str(certificates.clients_file)]

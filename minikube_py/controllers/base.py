@@ -53,13 +53,16 @@ from minikube_py.controllers.device_taints import DEVICE_SLICES, held_devices, p
 from minikube_py.controllers.informers import Informers, Needs
 from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
 from minikube_py.controllers.volume_views import (
+    ATTACHMENTS,
     ATTRIBUTES_CLASSES,
     AUTOSCALERS,
     BUDGETS,
     CLAIMS,
+    CSI_DRIVERS,
     DEVICE_CLAIMS,
     DEVICE_TEMPLATES,
     POD_GROUPS,
+    POLICIES,
     QUOTAS,
     STORAGE_CLASSES,
     VOLUMES,
@@ -116,6 +119,8 @@ class ControllerConfig:
     """Feature gates that are on although upstream has them off by default."""
     signing_authority: SigningAuthority | None = None
     """Signs certificate requests; None leaves them as they are."""
+    enabled: tuple[str, ...] = ()
+    """Controllers that run beside the default ones."""
 
 
 def labels_of(view: MetaView) -> list[tuple[str, str, str]]:
@@ -190,9 +195,8 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     CONFIG_MAPS: views.project_config_map,
     SECRETS: views.project_secret,
     CLUSTER_ROLES: project_whole,
-    **dict.fromkeys(
-        (VOLUMES, CLAIMS, STORAGE_CLASSES, ATTRIBUTES_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole
-    ),
+    **dict.fromkeys((VOLUMES, CLAIMS, STORAGE_CLASSES, ATTRIBUTES_CLASSES, ATTACHMENTS, CSI_DRIVERS), project_whole),
+    **dict.fromkeys((BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES, POLICIES), project_whole),
     DEVICE_SLICES: project_slice,
     QUOTAS: project_whole,
     AUTOSCALERS: project_whole,

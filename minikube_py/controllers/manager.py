@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.api.feature_gates import GENERIC_WORKLOAD, FeatureGates
-from minikube_py.client.informer import InformerFactory
-from minikube_py.client.rest import ResourceRef, RestClient
+from minikube_py.client.informer import Handler, InformerFactory
+from minikube_py.client.rest import NODES, ResourceRef, RestClient
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.client.unreadable import unreadable_metrics
@@ -36,17 +37,103 @@ from minikube_py.controllers.resource_claims import ResourceClaims
 from minikube_py.controllers.resource_quotas import ResourceQuotas
 from minikube_py.controllers.service_account import RootCaPublisher, ServiceAccountController
 from minikube_py.controllers.service_cidrs import ServiceCidrs
-from minikube_py.controllers.simulated_volumes import SimulatedProvisioner
+from minikube_py.controllers.simulated_volumes import SimulatedAttacher, SimulatedProvisioner
 from minikube_py.controllers.stateful_set import StatefulSetController
 from minikube_py.controllers.taint_eviction import TaintEvictionController
 from minikube_py.controllers.token_secrets import TokenSecrets
 from minikube_py.controllers.ttl_after_finished import TtlAfterFinished
 from minikube_py.controllers.volume_binder import VolumeBinder
 from minikube_py.controllers.volume_protection import AttributesClassProtection, ClaimProtection, VolumeProtection
-from minikube_py.env import Clock, Rng
+from minikube_py.controllers.volume_views import CLAIMS, POLICIES, wants_more
+from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import RequestError
 
-CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
+if TYPE_CHECKING:
+    from minikube_py.controllers.views import NodeView
+
+Making = Callable[[ControllerContext], Controller]
+
+
+class Deferred:
+    """A controller that few clusters need: it is made by `make`, with its informers, once an object of `resource`
+    `asks` for it."""
+
+    def __init__(
+        self, context: ControllerContext, name: str, resource: ResourceRef, asks: Callable[[Any], bool], make: Making
+    ) -> None:
+        self.name = name
+        self._context, self._resource, self._asks, self._make = context, resource, asks, make
+        self._controller: Controller | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        # Only now: the garbage collector has begun to follow all kinds, in its order.
+        informer, seen = self._context.informers.of(self._resource, needed=False), self._seen
+        informer.add_handler(Handler(on_add=seen, on_update=lambda old, new: seen(new)))
+
+    def _seen(self, view: Any) -> None:
+        if self._task is None and self._asks(view):
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"start of {self.name}")
+
+    async def _run(self) -> None:
+        context = self._context
+        known = set(context.recorders)
+        controller = self._make(context)
+        for component, recorder in context.recorders.items():
+            if component not in known:
+                recorder.start()
+        await context.informers.informers.wait_synced(list(context.informers.needed))
+        self._controller = controller
+        controller.start()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await ended(self._task)
+        if self._controller is not None:
+            await self._controller.stop()
+
+    def metrics(self) -> dict[str, float]:
+        return {} if self._controller is None else self._controller.metrics()
+
+
+def _attach_detach(context: ControllerContext) -> Controller:
+    from minikube_py.controllers.attach_detach import AttachDetach
+
+    return AttachDetach(context)
+
+
+def _volume_expander(context: ControllerContext) -> Controller:
+    from minikube_py.controllers.volume_expander import VolumeExpander
+
+    return VolumeExpander(context)
+
+
+def _node_ttl(context: ControllerContext) -> Controller:
+    from minikube_py.controllers.node_ttl import NodeTtl
+
+    return NodeTtl(context)
+
+
+def _policy_types(context: ControllerContext) -> Controller:
+    from minikube_py.controllers.policy_types import PolicyTypes
+
+    return PolicyTypes(context)
+
+
+def _attaches(node: NodeView) -> bool:
+    return node.attaches
+
+
+_DEFERRED: Final[Mapping[str, tuple[ResourceRef, Callable[[Any], bool], Making]]] = {
+    "persistentvolume-attach-detach-controller": (NODES, _attaches, _attach_detach),
+    "persistentvolume-expander-controller": (CLAIMS, wants_more, _volume_expander),
+    "validatingadmissionpolicy-status-controller": (POLICIES, lambda policy: True, _policy_types),
+    SimulatedAttacher.name: (NODES, _attaches, SimulatedAttacher),
+}
+OFF: Final[Mapping[str, Making]] = {"ttl-controller": _node_ttl}
+"""Those that run only if asked for."""
+CONTROLLERS: Final[Mapping[str, Making]] = {
     controller.name: controller
     for controller in (
         ReplicationManager,
@@ -85,10 +172,13 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         RequestCleaner,
         ServiceCidrs,
     )
+} | {
+    name: partial(Deferred, name=name, resource=resource, asks=asks, make=make)
+    for name, (resource, asks, make) in _DEFERRED.items()
 }
 
 
-def _gated(gates: FeatureGates) -> Mapping[str, Callable[[ControllerContext], Controller]]:
+def _gated(gates: FeatureGates) -> Mapping[str, Making]:
     """The controllers that these gates enable."""
     if GENERIC_WORKLOAD not in gates:
         return {}
@@ -111,8 +201,9 @@ class ControllerManager:
         informers: InformerFactory | None = None,
     ) -> None:
         config = config if config is not None else ControllerConfig()
-        there = {**CONTROLLERS, **_gated(config.gates)}
-        chosen = list(there) if names is None else list(names)
+        default = {**CONTROLLERS, **_gated(config.gates)}
+        there = {**default, **OFF}
+        chosen = [*default, *config.enabled] if names is None else list(names)
         unknown = sorted(set(chosen) - set(there))
         if unknown:
             raise RequestError(f"no such controllers: {', '.join(unknown)}; the controllers are: {', '.join(there)}")
@@ -138,12 +229,17 @@ class ControllerManager:
         collector = self.controllers.get(GarbageCollector.name)
         if isinstance(collector, GarbageCollector):
             await collector.try_to_discover()
+        owners = {}
+        for name, controller in self.controllers.items():
+            if isinstance(controller, Deferred):
+                # It waits for nothing: its informer's handler is all that there is of it.
+                controller.start()
+            else:
+                owners[name] = self._needs[name], controller.start
         self._informers.start()
         for recorder in self._context.recorders.values():
             recorder.start()
-        await self._starting.start(
-            {name: (self._needs[name], controller.start) for name, controller in self.controllers.items()}
-        )
+        await self._starting.start(owners)
 
     async def stop(self) -> None:
         await self._starting.stop()

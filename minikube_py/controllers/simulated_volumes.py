@@ -1,7 +1,7 @@
-"""A simulated provisioner: its volumes exist only as objects, without storage.
+"""A simulated CSI driver: its volumes exist only as objects, without storage.
 
-It acts like a CSI driver's external provisioner: it creates a volume for a claim that the binder assigns to it, and
-deletes it after the claim if the class says Delete.
+Its provisioner creates a volume for a claim that the binder assigns to it, and deletes it after the claim if the class
+says Delete. Its attacher attaches volumes at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minikube_py.api.volume_binding import PROVISIONED_BY, PROVISIONER, SELECTED
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import Object
 from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
-from minikube_py.controllers.volume_views import CLAIMS, STORAGE_CLASSES, VOLUMES, WholeView, about
+from minikube_py.controllers.volume_views import ATTACHMENTS, CLAIMS, STORAGE_CLASSES, VOLUMES, WholeView, about
 
 SIMULATED: Final = "simulated.minikube-py"
 """The provisioner of a StorageClass, and the CSI driver of its volumes."""
@@ -73,6 +73,34 @@ class SimulatedProvisioner(QueueController):
                 raise
         told = f"Successfully provisioned volume {volume['metadata']['name']}"
         self._events.event(involved, "Normal", "ProvisioningSucceeded", told)
+
+
+class SimulatedAttacher(QueueController):
+    """Detaching takes no more than the end of the VolumeAttachment."""
+
+    name = "simulated-volume-attacher"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._attachments: Informer[WholeView] = context.informers.of(ATTACHMENTS)
+        self._workers = QueueWorkers(context, self.name, self._sync)
+
+    def start(self) -> None:
+        super().start()
+        self._attachments.add_handler(Handler(on_add=self._seen, on_update=lambda old, new: self._seen(new)))
+
+    def _waits(self, view: WholeView) -> bool:
+        return view.obj["spec"]["attacher"] == SIMULATED and not (view.obj.get("status") or {}).get("attached")
+
+    def _seen(self, view: WholeView) -> None:
+        if self._waits(view) and not view.deleting:
+            self._workers.queue.add(view.name)
+
+    async def _sync(self, name: str) -> None:
+        view = self._attachments.store.get(name)
+        if view is not None and self._waits(view):
+            patch = {"metadata": {"uid": view.uid}, "status": {"attached": True}}
+            await self._client.patch(ATTACHMENTS, name, patch, subresource="status")
 
 
 def _volume_for(claim: WholeView, storage_class: Object) -> Object:

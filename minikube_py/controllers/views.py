@@ -33,6 +33,10 @@ JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """The finalizer of a pod that its Job has not counted yet."""
 TERMINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+ATTACHES: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
+"""The annotation of nodes whose volumes a controller attaches."""
+NODE_TTL: Final = "node.alpha.kubernetes.io/ttl"
+"""The annotation of how long a kubelet may keep what it read, in seconds."""
 
 
 class OwnerRef(NamedTuple):
@@ -344,6 +348,14 @@ class NodeView(MetaView):
     """By type, as in the object."""
     taints: tuple[Mapping[str, Any], ...]
     unschedulable: bool
+    attaches: bool
+    """Whether volumes are attached for it, rather than by it."""
+    in_use: tuple[str, ...]
+    """Names of the volumes that it says it mounts."""
+    attached: tuple[str, ...]
+    """Names of the volumes that are attached, as its status lists them."""
+    ttl: str
+    """Its annotation NODE_TTL; "" without one."""
     has_ready: bool = field(init=False)
     ready: str = field(init=False)
     """Status of the Ready condition; "" without one."""
@@ -360,12 +372,17 @@ class NodeView(MetaView):
 
 
 def project_node(obj: Object) -> NodeView:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    annotations = metadata.get("annotations") or {}
     return NodeView(
-        *meta_of(obj["metadata"]),
+        *meta_of(metadata),
         {condition.get("type", ""): condition for condition in status.get("conditions") or ()},
         tuple(spec.get("taints") or ()),
         bool(spec.get("unschedulable")),
+        ATTACHES in annotations,
+        tuple(status.get("volumesInUse") or ()),
+        tuple([each["name"] for each in status.get("volumesAttached") or ()]),
+        _text(annotations.get(NODE_TTL, "")),
     )
 
 

@@ -438,21 +438,22 @@ SCHEDULER_SCRIPTS = {
 ADMISSION: dict[str, str] = {
     "ServiceAccount": "off unless `--enable-admission-plugins=ServiceAccount` says so: pods grow by 60 % (ADR 0045)",
     "NodeRestriction": "always on; upstream has it off by default, and kubeadm turns it on",
-    "TaintNodesByCondition": "a node takes pods from its creation on: clusters without controllers schedule, too",
+    "TaintNodesByCondition": "off unless `--enable-admission-plugins=TaintNodesByCondition` says so: a node takes "
+    "pods from its creation on, so clusters without controllers schedule, too",
     "ClusterTrustBundleAttest": "does nothing upstream either: ClusterTrustBundle is behind a gate that is off",
 }
 """Plugins that are on by default on one side alone; comparisons of other things run upstream without them."""
 
 CONTROLLERS: dict[str, str] = {
-    "persistentvolume-attach-detach-controller": "no VolumeAttachment is made, nor `status.volumesAttached` set",
-    "persistentvolume-expander-controller": "claims that ask for more storage get no event `ExternalExpanding`",
-    "ttl-controller": "nodes are not annotated with `node.alpha.kubernetes.io/ttl`, which only kubelets read",
-    "legacy-serviceaccount-token-cleaner-controller": "unused tokens in Secrets are never removed",
-    "validatingadmissionpolicy-status-controller": "types of policies are not checked: no `status.typeChecking`",
+    "ttl-controller": "off unless `--enable-controllers=ttl-controller` says so: it writes each node once more, with "
+    "an annotation that only kubelets read",
+    "legacy-serviceaccount-token-cleaner-controller": "unused tokens in Secrets are never removed: upstream does so "
+    "after a year in which its server has noted uses, and ours keeps no note of when it began",
     "node-ipam-controller": "does nothing upstream either: its flag allocate-node-cidrs is off",
     "storage-version-migrator-controller": "does nothing upstream either: its gate StorageVersionMigrator is off",
     "simulated-volume-provisioner": "only here: it provisions volumes for the StorageClass of [simulated volumes]"
     "(../faq.md#do-statefulsets-and-volumes-work)",
+    "simulated-volume-attacher": "only here: it says of VolumeAttachments of those volumes that they are attached",
 }
 """Controllers that run by default on one side alone."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from patience import until
 
 from minikube_py.api.errors import StatusError
-from minikube_py.client.rest import EVENTS, PODS, REPLICATION_CONTROLLERS, ResourceRef, RestClient
+from minikube_py.client.rest import EVENTS, NODES, PODS, REPLICATION_CONTROLLERS, ResourceRef, RestClient
 
 NAMESPACE = "work"
 VOLUMES = ResourceRef("", "v1", "persistentvolumes")
@@ -17,6 +17,8 @@ CLAIMS = ResourceRef("", "v1", "persistentvolumeclaims")
 CLASSES = ResourceRef("storage.k8s.io", "v1", "storageclasses")
 ATTRIBUTES_CLASSES = ResourceRef("storage.k8s.io", "v1", "volumeattributesclasses")
 BUDGETS = ResourceRef("policy", "v1", "poddisruptionbudgets")
+DRIVERS = ResourceRef("storage.k8s.io", "v1", "csidrivers")
+ATTACHMENTS = ResourceRef("storage.k8s.io", "v1", "volumeattachments")
 Settled = Callable[[RestClient, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 
@@ -189,6 +191,141 @@ def used_claims(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
         await _gone(client, CLAIMS, "user-w", NAMESPACE)
         await _gone(client, ATTRIBUTES_CLASSES, "fast")
         answers.append(await settled(client, ask))
+        return answers
+
+    return scenario
+
+
+def _driven(name: str, mode: str = "ReadWriteOnce", **source: Any) -> dict[str, Any]:
+    source = source or {"csi": {"driver": "a.b", "volumeHandle": name}}
+    reference = {"claimRef": {"name": name, "namespace": NAMESPACE}}
+    full = volume(name, "1Gi", mode, **reference, **source)
+    full["spec"].pop("hostPath")
+    return full
+
+
+ATTACHED = {
+    "once": _driven("once"),
+    "many": _driven("many", "ReadWriteMany"),
+    "none": _driven("none", csi={"driver": "no.attach", "volumeHandle": "none"}),
+    "fibre": _driven("fibre", fc={"targetWWNs": ["5000"], "lun": 1}),
+    "portal": _driven("portal", iscsi={"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:x", "lun": 3}),
+    "disk": _driven("disk", gcePersistentDisk={"pdName": "d"}),
+}
+
+
+async def _attached(client: RestClient) -> Any:
+    nodes = {n["metadata"]["name"]: n["status"].get("volumesAttached") or [] for n in await client.list(NODES)}
+    events = await client.list(EVENTS, NAMESPACE)
+    told = {
+        (e["involvedObject"]["name"], e["type"], e["reason"], e["message"], str(e["source"]))
+        for e in events
+        if "AttachVolume" in e["reason"]
+    }
+    return {
+        "attachments": {a["metadata"]["name"]: a["spec"] for a in await client.list(ATTACHMENTS)},
+        "nodes": {name: sorted(str(each) for each in listed) for name, listed in nodes.items() if name.startswith("attach")},
+        "told": sorted(told),
+    }
+
+
+async def _set_attachment(client: RestClient, volume_name: str, node: str, **status: Any) -> None:
+    for found in await client.list(ATTACHMENTS):
+        spec = found["spec"]
+        if (spec["source"]["persistentVolumeName"], spec["nodeName"]) == (volume_name, node):
+            patch = {"status": {"attached": False, **status}}
+            await client.patch(ATTACHMENTS, found["metadata"]["name"], patch, subresource="status")
+
+
+async def _make_attachable(client: RestClient) -> None:
+    await client.create(DRIVERS, {"metadata": {"name": "no.attach"}, "spec": {"attachRequired": False}})
+    for name in ("attach-0", "attach-1"):
+        annotations = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        await client.create(NODES, {"metadata": {"name": name, "annotations": annotations}, "status": ready})
+    for name, made in ATTACHED.items():
+        await client.create(VOLUMES, made)
+        await client.create(CLAIMS, claim(name, "1Gi", *made["spec"]["accessModes"], volumeName=name), NAMESPACE)
+
+    async def bound() -> bool:
+        return all(c["status"]["phase"] == "Bound" for c in await client.list(CLAIMS, NAMESPACE))
+
+    await until(bound, "the claims are bound")
+
+
+async def _use(client: RestClient, pod: str, node: str, *claims: str) -> None:
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    spec = {"containers": [{"name": "c", "image": "x"}], "nodeName": node, "volumes": volumes}
+    await client.create(PODS, {"metadata": {"name": pod}, "spec": spec}, NAMESPACE)
+
+
+def attaching(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
+    """Pods on nodes whose volumes a controller attaches; the script is the external attacher."""
+
+    async def scenario(client: RestClient) -> Any:
+        async def rest() -> Any:
+            return await settled(client, lambda: _attached(client))
+
+        await _make_attachable(client)
+        await _use(client, "first", "attach-0", *ATTACHED)
+        answers = [await rest()]
+        for name in ("once", "many", "disk"):
+            await _set_attachment(client, name, "attach-0", attached=True)
+        answers.append(await rest())
+        await _use(client, "second", "attach-1", "once", "many")
+        answers.append(await rest())
+        await _set_attachment(client, "many", "attach-1", attached=True)
+        in_use = {"status": {"volumesInUse": ["kubernetes.io/csi/a.b^once"]}}
+        await client.patch(NODES, "attach-0", in_use, subresource="status")
+        await client.delete(PODS, "first", NAMESPACE, grace_period_s=0)
+        answers.append(await rest())
+        await client.patch(NODES, "attach-0", {"status": {"volumesInUse": None}}, subresource="status")
+        answers.append(await rest())
+        await _set_attachment(client, "once", "attach-1", attachError={"message": "no room"})
+        answers.append(await rest())
+        await _set_attachment(client, "once", "attach-1", attached=True, attachError=None)
+        answers.append(await rest())
+        await client.delete(PODS, "second", NAMESPACE, grace_period_s=0)
+        answers.append(await rest())
+        for name in ATTACHED:
+            await client.delete(CLAIMS, name, NAMESPACE)
+            await client.delete(VOLUMES, name)
+            await _gone(client, VOLUMES, name)
+        for name in ("attach-0", "attach-1"):
+            await client.delete(NODES, name)
+        await client.delete(DRIVERS, "no.attach")
+        return answers
+
+    return scenario
+
+
+def expanding(settled: Settled) -> Callable[[RestClient], Awaitable[Any]]:
+    async def scenario(client: RestClient) -> Any:
+        grows = {"metadata": {"name": "grows"}, "provisioner": "a.b", "allowVolumeExpansion": True}
+        await client.create(CLASSES, grows)
+        for name in ("once", "disk"):
+            made = ATTACHED[name]
+            await client.create(VOLUMES, {**made, "spec": {**made["spec"], "storageClassName": "grows"}})
+            wanted = claim(name, "1Gi", volumeName=name, storageClassName="grows")
+            await client.create(CLAIMS, wanted, NAMESPACE)
+
+        async def bound() -> bool:
+            return all(c["status"]["phase"] == "Bound" for c in await client.list(CLAIMS, NAMESPACE))
+
+        await until(bound, "the claims are bound")
+        for name in ("once", "disk"):
+            more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+            await client.patch(CLAIMS, name, more, NAMESPACE)
+
+        async def ask() -> Any:
+            return {"told": await _told(client, NAMESPACE), **(await _standing(client))}
+
+        answers = [await settled(client, ask)]
+        for name in ("once", "disk"):
+            await client.delete(CLAIMS, name, NAMESPACE)
+            await client.delete(VOLUMES, name)
+            await _gone(client, VOLUMES, name)
+        await client.delete(CLASSES, "grows")
         return answers
 
     return scenario

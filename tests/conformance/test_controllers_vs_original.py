@@ -15,6 +15,7 @@ from typing import Any
 import address_scenarios
 import certificate_scenarios
 import device_scenarios
+import policy_type_scenarios
 import pytest
 import quota_scenarios
 import role_scenarios
@@ -252,6 +253,9 @@ SCENARIOS: dict[str, Scenario] = {
     "a namespace that is held": namespace_held,
     "volumes and claims": storage_scenarios.binding(settled),
     "claims that pods use": storage_scenarios.used_claims(settled),
+    "volumes that are attached": storage_scenarios.attaching(settled),
+    "claims that ask for more": storage_scenarios.expanding(settled),
+    "types of policies": policy_type_scenarios.checked(settled),
     "disruption budgets": storage_scenarios.budgets(settled),
     "claims for devices": device_scenarios.devices(settled),
     "tainted devices": device_scenarios.taints(settled),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from minikube_py.api.volume_translation import BY_PLUGIN, IN_TREE, TranslationError, in_tree_of
 from minikube_py.scheduler.framework import (
     ASSIGNED_POD,
     SKIP,
@@ -25,7 +26,6 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.objects import PERSISTENT_CLAIM, NodeInfo, PodInfo, PodVolume
 from minikube_py.scheduler.volumes.storage import Storage
-from minikube_py.scheduler.volumes.translation import BY_PLUGIN, IN_TREE, TranslationError, in_tree_of
 from minikube_py.scheduler.volumes.views import ATTACHMENTS, CLAIMS, CLASSES, NODE_DRIVERS, VOLUMES, ClaimView
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from minikube_py.api.volume_translation import TranslationError
 from minikube_py.errors import MinikubeError
 from minikube_py.scheduler.framework import (
     NODE,
@@ -29,7 +30,6 @@ from minikube_py.scheduler.volumes.assumed import OutOfSync
 from minikube_py.scheduler.volumes.binding import BindingFailed, Chosen, assume, restore, wait_bound, write
 from minikube_py.scheduler.volumes.finding import FindingError, Found, PodClaims, find, sorted_claims
 from minikube_py.scheduler.volumes.storage import Storage
-from minikube_py.scheduler.volumes.translation import TranslationError
 from minikube_py.scheduler.volumes.views import CAPACITIES, CLAIMS, CLASSES, DRIVERS, NODE_DRIVERS, VOLUMES, ClaimView
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from minikube_py.api.volume_translation import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_SEPARATOR
 from minikube_py.scheduler.framework import (
     NODE,
     SKIP,
@@ -23,7 +24,6 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.objects import PERSISTENT_CLAIM, NodeInfo, PodInfo
 from minikube_py.scheduler.volumes.storage import Storage
-from minikube_py.scheduler.volumes.translation import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_SEPARATOR
 from minikube_py.scheduler.volumes.views import CLAIMS, CLASSES, VOLUMES, VolumeView
 
 if TYPE_CHECKING:

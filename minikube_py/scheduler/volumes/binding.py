@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minikube_py.api.meta import annotations_of
 from minikube_py.api.volume_binding import SELECTED_NODE, claimed
+from minikube_py.api.volume_translation import TranslationError
 from minikube_py.env import ended
 from minikube_py.scheduler.volumes.finding import Found
 from minikube_py.scheduler.volumes.storage import Storage
-from minikube_py.scheduler.volumes.translation import TranslationError
 from minikube_py.scheduler.volumes.views import CLAIMS, VOLUMES, ClaimView, VolumeView, reached
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from minikube_py.api.volume_binding import (
     same_attributes,
     same_mode,
 )
+from minikube_py.api.volume_translation import in_tree_of
 from minikube_py.scheduler.volumes.storage import Storage
-from minikube_py.scheduler.volumes.translation import in_tree_of
 from minikube_py.scheduler.volumes.views import CapacityView, ClaimView, ClassView, VolumeView, reached
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"

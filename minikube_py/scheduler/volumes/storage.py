@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from minikube_py.api import volume_translation as translation
 from minikube_py.client.informer import Handler
 from minikube_py.client.store import ObjectStore
-from minikube_py.scheduler.volumes import translation
 from minikube_py.scheduler.volumes.assumed import AssumedObjects
 from minikube_py.scheduler.volumes.views import (
     ATTACHMENTS,

@@ -43,6 +43,8 @@ REFUSED = {
     "up --without kubelet --nodes 50": "--nodes needs a kubelet; this is --without kubelet",
     "up --without scheduler,kubelet --stages FILE": "--stages needs a kubelet; this is --without kubelet",
     "up --without controllers --controllers 2": "--controllers needs controllers; this is --without controllers",
+    "up --without controllers --enable-controllers ttl-controller": "--enable-controllers needs controllers; this is "
+    "--without controllers",
     "up --without scheduler --schedulers 2": f"--schedulers needs {NO_SCHEDULER}",
     "up --without scheduler --scheduler-config FILE": f"--scheduler-config needs {NO_SCHEDULER}",
     "up --without scheduler --scheduler a=FILE --scheduler-config FILE": f"--scheduler-config needs {NO_SCHEDULER}",

@@ -147,7 +147,8 @@ def test_a_start_loads_nothing_that_waits_for_its_first_use() -> None:
     later = (
         "api.custom.kinds", "api.custom.definition_rules", "api.openapi", "sim.loop",
         "scheduler.packing", "scheduler.prediction", "scheduler.flow.placement", "cluster.virtual",
-        "sim.fault_schedule", "apiserver.connecting",
+        "sim.fault_schedule", "apiserver.connecting", "apiserver.node_taints", "controllers.attach_detach",
+        "controllers.node_ttl", "controllers.policy_types", "controllers.volume_expander",
     )  # fmt: skip
     foreign = ("importlib.resources", "importlib.metadata", "email.message", "zipfile", "pytest", "matplotlib", "grpc")
     code = """

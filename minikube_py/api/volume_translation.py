@@ -1,7 +1,7 @@
 """Translates volumes of former in-tree plugins to the CSI drivers that replaced them.
 
-Only what scheduling needs: a volume's plugin, its driver, its handle, and the topology that reaches it. Source:
-`csi-translation-lib`.
+Only what scheduling and attaching need: a volume's plugin, its driver, its handle ("" for azureFile, which neither
+needs), and the topology that reaches it. Source: `csi-translation-lib`.
 """
 
 from __future__ import annotations
@@ -84,6 +84,10 @@ def _id_handle(source: Mapping[str, Any], labels: Mapping[str, str] | None) -> s
     return str(source.get("volumeID") or "")
 
 
+def _path_handle(source: Mapping[str, Any], labels: Mapping[str, str] | None) -> str:
+    return str(source.get("volumePath") or "")
+
+
 _OFF: Final = False
 IN_TREE: Final[Mapping[str, InTree]] = {
     "awsElasticBlockStore": InTree(
@@ -96,7 +100,7 @@ IN_TREE: Final[Mapping[str, InTree]] = {
     ),
     "gcePersistentDisk": InTree("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", _gce_handle, "topology.gke.io/zone"),
     "portworxVolume": InTree("kubernetes.io/portworx-volume", "pxd.portworx.com", _id_handle),
-    "vsphereVolume": InTree("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", _id_handle, is_on=_OFF),
+    "vsphereVolume": InTree("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", _path_handle, is_on=_OFF),
 }
 """By the volume field of the source."""
 BY_PLUGIN: Final[Mapping[str, InTree]] = {each.plugin: each for each in IN_TREE.values()}

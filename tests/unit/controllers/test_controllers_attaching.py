@@ -1,0 +1,274 @@
+"""Volumes are attached to the nodes of their pods, and detached; claims that ask for larger ones get an event."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from minikube_py import Cluster
+from minikube_py.client.transport import MERGE_PATCH
+from minikube_py.controllers.attach_detach import OPERATION_TIMEOUT_S, UNMOUNT_WAIT_S
+from minikube_py.controllers.simulated_volumes import SIMULATED
+from minikube_py.controllers.views import ATTACHES
+
+DRIVER = "a.example.com"
+OWN = "kubernetes.io/csi/a.example.com^h"
+
+
+def named(driver: str, handle: str, node: str) -> str:
+    return "csi-" + hashlib.sha256(f"{handle}{driver}{node}".encode()).hexdigest()
+
+
+class World:
+    """Nodes node-0 and node-1 have their volumes attached for them, plain does not."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.make("Node", "plain")
+        for name in ("node-0", "node-1"):
+            self.patch(f"/api/v1/nodes/{name}", metadata={"annotations": {ATTACHES: "true"}})
+
+    def volume(self, name: str = "v", *modes: str, **source: Any) -> None:
+        """With a claim of the same name, bound to it."""
+        common = {"accessModes": list(modes or ("ReadWriteOnce",)), "storageClassName": ""}
+        source = source or {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
+        self.make("PersistentVolume", name, spec={**common, "capacity": {"storage": "1Gi"}, **source})
+        requests = {"requests": {"storage": "1Gi"}}
+        self.make("PersistentVolumeClaim", name, spec={**common, "resources": requests, "volumeName": name})
+        self.cluster.wait(f"pvc/{name}", phase="Bound")
+
+    def make(self, kind: str, name: str, version: str = "v1", **parts: Any) -> None:
+        self.cluster.apply({"apiVersion": version, "kind": kind, "metadata": {"name": name}, **parts})
+
+    def pod(self, name: str, node: str, *claims: str) -> None:
+        volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims or ("v",)]
+        spec = {"nodeName": node, "containers": [{"name": "c", "image": "x"}], "volumes": volumes}
+        self.make("Pod", name, spec={**spec, "terminationGracePeriodSeconds": 0})
+
+    def patch(self, path: str, **parts: Any) -> None:
+        answer = self.cluster.request("PATCH", path, orjson.dumps(parts), content_type=MERGE_PATCH)
+        assert answer.status == 200, answer.body
+
+    def status(self, path: str, **status: Any) -> None:
+        self.patch(f"{path}/status", status=status)
+
+    def attach(self, node: str = "node-0", driver: str = DRIVER, **status: Any) -> None:
+        """What an external attacher does."""
+        path = f"/apis/storage.k8s.io/v1/volumeattachments/{named(driver, 'h', node)}"
+        self.status(path, **(status or {"attached": True}))
+
+    def attachments(self) -> list[tuple[str, str]]:
+        found = self.cluster.objects("volumeattachments")
+        return sorted((each["spec"]["nodeName"], each["spec"]["source"]["persistentVolumeName"]) for each in found)
+
+    def attached(self, node: str = "node-0") -> list[str]:
+        status = self.cluster.get(f"node/{node}")["status"]
+        return [each["name"] for each in status.get("volumesAttached") or ()]
+
+    def told(self, pod: str) -> list[tuple[str, str, str]]:
+        events = self.cluster.objects("events")
+        return sorted(
+            (each["type"], each["reason"], each["message"]) for each in events
+            if each["involvedObject"]["name"] == pod and "AttachVolume" in each["reason"]
+        )  # fmt: skip
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with Cluster(nodes=2, clock="virtual", seed=1) as cluster:
+        yield World(cluster)
+
+
+def test_a_volume_is_attached_once_its_attacher_says_so_and_detached_after_its_pod(world: World) -> None:
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    (attachment,) = world.cluster.objects("volumeattachments")
+    assert attachment["metadata"]["name"] == named(DRIVER, "h", "node-0")
+    assert attachment["spec"] == {
+        "attacher": DRIVER, "nodeName": "node-0", "source": {"persistentVolumeName": "v"}
+    }  # fmt: skip
+    assert world.attached() == [] and world.told("p") == []
+    world.attach()
+    world.cluster.advance(1)
+    assert world.attached() == [OWN]
+    assert world.told("p") == [("Normal", "SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "v" ')]
+    world.cluster.delete("pod/p")
+    world.cluster.advance(1)
+    assert world.attached() == [] and world.attachments() == []
+
+
+def test_nodes_without_the_annotation_attach_their_volumes_themselves(world: World) -> None:
+    world.volume()
+    world.pod("p", "plain")
+    world.cluster.advance(1)
+    assert world.attachments() == []
+    world.patch("/api/v1/nodes/plain", metadata={"annotations": {ATTACHES: "true"}})
+    world.cluster.advance(1)
+    assert world.attachments() == [("plain", "v")]
+
+
+def test_an_attacher_that_never_answers_fails_the_pod_again_and_again(world: World) -> None:
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(OPERATION_TIMEOUT_S - 1)
+    assert world.told("p") == []
+    world.cluster.advance(2)
+    late = f"timed out waiting for external-attacher of {DRIVER} CSI driver to attach volume h"
+    assert world.told("p") == [("Warning", "FailedAttachVolume", f'AttachVolume.Attach failed for volume "v" : {late}')]
+    world.attach(attached=False, attachError={"message": "no room"})
+    world.cluster.advance(OPERATION_TIMEOUT_S)
+    assert ("Warning", "FailedAttachVolume", 'AttachVolume.Attach failed for volume "v" : no room') in world.told("p")
+    world.attach()
+    world.cluster.advance(200)
+    assert world.attached() == [OWN]
+
+
+def test_a_volume_for_one_node_waits_until_the_other_gives_it_back(world: World) -> None:
+    world.volume()
+    world.pod("first", "node-0")
+    world.cluster.advance(1)
+    world.attach("node-0")
+    world.cluster.advance(1)
+    world.pod("second", "node-1")
+    world.cluster.advance(1)
+    used = 'Multi-Attach error for volume "v" Volume is already used by pod(s) first'
+    assert world.told("second") == [("Warning", "FailedAttachVolume", used)]
+    assert world.attachments() == [("node-0", "v")]
+    world.cluster.delete("pod/first")
+    world.cluster.advance(1)
+    assert world.attachments() == [("node-1", "v")]
+
+
+def test_a_volume_for_many_nodes_is_attached_to_each(world: World) -> None:
+    world.volume("v", "ReadWriteMany")
+    world.pod("first", "node-0")
+    world.pod("second", "node-1")
+    world.cluster.advance(1)
+    assert world.attachments() == [("node-0", "v"), ("node-1", "v")]
+
+
+def test_what_a_healthy_node_mounts_stays_attached(world: World) -> None:
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    world.attach()
+    world.status("/api/v1/nodes/node-0", volumesInUse=[OWN])
+    world.cluster.advance(1)
+    world.cluster.delete("pod/p")
+    world.cluster.advance(UNMOUNT_WAIT_S + 5)
+    assert world.attached() == [OWN]
+    world.status("/api/v1/nodes/node-0", volumesInUse=None)
+    world.cluster.advance(1)
+    assert world.attached() == [] and world.attachments() == []
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_what_a_lost_node_mounts_is_taken_from_it(world: World, out: bool) -> None:
+    """After six minutes, or at once if it is out of service."""
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    world.attach()
+    world.status("/api/v1/nodes/node-0", volumesInUse=[OWN])
+    world.cluster.node("node-0").down()
+    world.cluster.delete("pod/p")
+    if out:
+        taints = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
+        world.patch("/api/v1/nodes/node-0", spec={"taints": taints})
+    world.cluster.advance(1 if out else UNMOUNT_WAIT_S - 5)
+    assert world.attachments() == ([] if out else [("node-0", "v")])
+    world.cluster.advance(10)
+    assert world.attachments() == []
+
+
+def test_an_attachment_that_goes_away_is_made_again(world: World) -> None:
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    world.attach()
+    world.cluster.advance(1)
+    world.cluster.delete(f"volumeattachment/{named(DRIVER, 'h', 'node-0')}")
+    world.cluster.advance(1)
+    assert world.attachments() == [("node-0", "v")] and world.attached() == []
+
+
+def test_a_driver_may_need_no_attaching(world: World) -> None:
+    world.make("CSIDriver", DRIVER, "storage.k8s.io/v1", spec={"attachRequired": False})
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    assert world.attachments() == [] and world.attached() == []
+
+
+@pytest.mark.parametrize(("source", "name"), [
+    ({"fc": {"targetWWNs": ["a", "b"], "lun": 2}}, "kubernetes.io/fc/[a b]:2"),
+    ({"fc": {"wwids": ["w"]}}, "kubernetes.io/fc/[w]"),
+    ({"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:x", "lun": 0}},
+     "kubernetes.io/iscsi/10.0.0.1:3260:iqn.2001-04.com.example:x:0"),
+])  # fmt: skip
+def test_volumes_without_a_driver_are_attached_by_nobody(world: World, source: dict[str, Any], name: str) -> None:
+    world.volume("v", **source)
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    assert world.attached() == [name] and world.attachments() == []
+    world.cluster.delete("pod/p")
+    world.cluster.advance(1)
+    assert world.attached() == []
+
+
+def test_volumes_of_former_plugins_are_attached_by_the_drivers_that_replaced_them(world: World) -> None:
+    world.volume("v", gcePersistentDisk={"pdName": "disk"})
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    (attachment,) = world.cluster.objects("volumeattachments")
+    driver, handle = "pd.csi.storage.gke.io", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"
+    assert attachment["metadata"]["name"] == named(driver, handle, "node-0")
+    assert attachment["spec"]["attacher"] == driver
+
+
+def test_simulated_volumes_are_attached_at_once(world: World) -> None:
+    world.volume("v", csi={"driver": SIMULATED, "volumeHandle": "h"})
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    assert world.attached() == [f"kubernetes.io/csi/{SIMULATED}^h"]
+    world.cluster.delete("pod/p")
+    world.cluster.advance(1)
+    assert world.attached() == [] and world.attachments() == []
+
+
+def test_what_was_attached_before_a_restart_is_detached_after_it(world: World) -> None:
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    world.attach()
+    world.cluster.advance(1)
+    before = world.cluster.snapshot()
+    world.cluster.restore(before)
+    assert world.attached() == [OWN]
+    world.cluster.delete("pod/p")
+    world.cluster.advance(1)
+    assert world.attached() == [] and world.attachments() == []
+
+
+def test_who_asks_for_more_storage_is_told_who_expands_it(world: World) -> None:
+    world.make(
+        "StorageClass", "grows", "storage.k8s.io/v1", provisioner="x.io/y", allowVolumeExpansion=True,
+    )  # fmt: skip
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": "grows"}
+    capacity = {"capacity": {"storage": "1Gi"}}
+    world.make("PersistentVolume", "v", spec={**common, **capacity, "gcePersistentDisk": {"pdName": "d"}})
+    claim = {**common, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "v"}
+    world.make("PersistentVolumeClaim", "v", spec=claim)
+    world.cluster.wait("pvc/v", phase="Bound")
+    more = {"resources": {"requests": {"storage": "2Gi"}}}
+    world.patch("/api/v1/namespaces/default/persistentvolumeclaims/v", spec=more)
+    world.cluster.advance(1)
+    told = [each["message"] for each in world.cluster.objects("events") if each["reason"] == "ExternalExpanding"]
+    assert told == ["CSI migration enabled for kubernetes.io/gce-pd; waiting for external resizer to expand the pvc"]
+    annotations = world.cluster.get("pvc/v")["metadata"]["annotations"]
+    assert annotations["volume.kubernetes.io/storage-resizer"] == "pd.csi.storage.gke.io"
