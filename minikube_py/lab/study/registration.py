@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,14 +75,14 @@ def code_of(study: Study) -> list[Path]:
 
 
 def _data(checkout: Path, study: str, code: Sequence[Path]) -> list[str]:
-    """What git tracks beside the code and is neither code, prose nor what a run writes. Of a built-in study all of this
-    package: it judges the answers, and holds the lists of pods."""
+    """What git tracks beside and below the code and is neither prose, a picture nor what a run writes. Of a built-in
+    study all of this package: it judges the answers, and holds the lists of pods."""
     if any(path.is_relative_to(PACKAGE) for path in code):
         return [str(PACKAGE.relative_to(checkout))]
-    folders = {f":(glob){path.parent.relative_to(checkout)}/*".replace("(glob)./", "(glob)") for path in code}
+    folders = {f":(glob){path.parent.relative_to(checkout)}/**".replace("(glob)./", "(glob)") for path in code}
     tracked = _git(checkout, "ls-files", "-z", "--", *sorted(folders)).split("\0")
     written = (NAME, f"{study}-report.")
-    names = [name for name in tracked if name and not name.endswith((".py", ".md", ".png"))]
+    names = [name for name in tracked if name and not name.endswith((".md", ".png"))]
     return [name for name in names if not Path(name).name.startswith(written) and not _other(checkout / name, study)]
 
 
@@ -95,10 +95,20 @@ def _other(path: Path, study: str) -> bool:
 
 
 def code_digest(study: Study) -> str:
-    """Of the contents of `code_of(study)`."""
+    """Of what makes the answers and judges them: this package, the study's code, and what git tracks beside that."""
+    code = code_of(study)
+    found = {path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts}
+    checkout = checkout_of(study.design.resolve())
+    if checkout is not None and all(path.is_relative_to(checkout) for path in code):
+        found |= {checkout / name for name in _data(checkout, study.name, code)}
+    return digest_of(path for path in found.union(code) if path.is_file())
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """Of the names and contents of files, in any order."""
     found = hashlib.sha256()
-    for path in code_of(study):
-        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted(paths):
+        found.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()[:16]
 
 

@@ -60,7 +60,7 @@ def run_study(options: StudyOptions, step: Step) -> int:
         if not options.report_only and journal.about.get("code", code) != code:
             begun = journal.about["environment"]["commit"] or "a copy without commits"
             raise StudyError(
-                f"{journal.path} was begun with other code of this study, at commit {begun}; "
+                f"{journal.path} was begun with other code or data, at commit {begun}; "
                 "go on with that code, or name another folder with --out"
             )
         checked: set[str] = set()

@@ -156,16 +156,14 @@ def _run(build: Build, drawn: Steps) -> None:
     missing = [name for name in METHODS if not callable(getattr(front, name, None))]
     if missing:
         raise Broken("it has the methods of Front", f"without {', '.join(missing)}")
-    bound = getattr(front, "bound", None)
-    if not isinstance(bound, int | float) or not 0 <= bound <= 1:
-        raise Broken("it states a bound", f"its attribute `bound` is {bound!r}, not a share from 0 to 1")
+    bound = _bound_of(front)
     sizes = []
     for step in range(len(drawn.changes) + 1):
         if step:
             slot, point = drawn.changes[step - 1]
             front.put(slot, point)
             now[slot] = point
-        says, truth = np.asarray(front.passing(asked)), holding(now, drawn.shards, asked)
+        says, truth = np.asarray(front.passing(asked.copy())), holding(now, drawn.shards, asked)
         if says.shape != truth.shape or says.dtype != np.bool_:
             given = f"{says.dtype} of shape {says.shape}, not bool of {truth.shape}"
             raise Broken("passing says requests x shards", given)
@@ -173,7 +171,7 @@ def _run(build: Build, drawn: Steps) -> None:
             if wrong.any() and (bound == 0 or "exact" not in what):
                 row, shard = (int(each) for each in np.argwhere(wrong)[0])
                 raise Broken(what, f"after {step} changes, request {drawn.asked[row]}, shard {shard}")
-        alone = np.concatenate([np.asarray(front.passing(asked[row : row + 1])) for row in range(len(asked))])
+        alone = np.concatenate([np.asarray(front.passing(asked[row : row + 1].copy())) for row in range(len(asked))])
         if not (alone == says).all():
             raise Broken("a batch is answered as its requests are one by one", f"after {step} changes")
         sizes.append(front.size_bytes())
@@ -181,28 +179,49 @@ def _run(build: Build, drawn: Steps) -> None:
         raise Broken("size_bytes is a number of bytes", f"it was {sizes}")
 
 
+def _bound_of(front: Any) -> float:
+    """Raises: Broken."""
+    bound = getattr(front, "bound", None)
+    if not isinstance(bound, int | float) or not 0 <= bound <= 1:
+        raise Broken("it states a bound", f"its attribute `bound` is {bound!r}, not a share from 0 to 1")
+    return bound
+
+
 def _bench(subject: Subject, name: str, costs: list[Cost]) -> Part:
     """Compares it with some built-in fronts; the stated bound is checked over all batches."""
-    study = Emptiness()
-    design = study.load("quick")
+    design = Emptiness().load("quick")
     design = replace(design, raw={**design.raw, "batches": 3, "requests_per_batch": 32})
     world = World(design, {**design.raw["defaults"], **WORLDS[name]}, 0)
     part = Part(name, f"{len(world.points):,} nodes in {world.shards} shards: false positives against the bound")
     rivals = {each: find_front(each, {}).build for each in BESIDE if each != subject.title}
     for title, build in {subject.title: subject.build, **rivals}.items():
-        front = build(world.points, world.shards)
-        report: dict[str, Any] = {"asked": [], "wrong": 0, "figures": {}}
-        candidate = Behind(front)
-        for batch in world.batches:
-            study.ask(candidate, batch, report)
-        figures = {figure: fmean(values) for figure, values in report["figures"].items()}
-        costs.append(Cost(name, title, *(figures.get(each, math.nan) for each in Cost._fields[2:])))
-        if title == subject.title and report["wrong"]:
-            part.failure = Failure("it never rules out a node that fits", f"{report['wrong']} requests")
-        elif title == subject.title and figures["let_through"] > front.bound:
-            let = f"{figures['let_through']:.4g} of the full shards, where its bound is {front.bound:g}"
-            part.failure = Failure("it keeps its bound", f"it let through {let}")
+        try:
+            figures, failure = _measured(build, world)
+        except RequestError:
+            raise
+        except RAISED as error:
+            law, wanted = (error.law, error.wanted) if isinstance(error, Broken) else ("it answers", told(error))
+            part.failure = Failure(law, wanted)
+        else:
+            costs.append(Cost(name, title, *(figures.get(each, math.nan) for each in Cost._fields[2:])))
+            part.failure = part.failure or failure
     return part
+
+
+def _measured(build: Build, world: World) -> tuple[Mapping[str, float], Failure | None]:
+    """Means over the batches. Raises: Broken, StudyError, RequestError, and what the front raises."""
+    front = build(world.points, world.shards)
+    bound, candidate = _bound_of(front), Behind(front)
+    report: dict[str, Any] = {"asked": [], "wrong": 0, "figures": {}}
+    for batch in world.batches:
+        Emptiness().ask(candidate, batch, report)
+    figures = {figure: fmean(values) for figure, values in report["figures"].items()}
+    if report["wrong"]:
+        return figures, Failure("it never rules out a node that fits", f"{report['wrong']} requests")
+    if figures["let_through"] > bound:
+        let = f"{figures['let_through']:.4g} of the full shards, where its bound is {bound:g}"
+        return figures, Failure("it keeps its bound", f"it let through {let}")
+    return figures, None
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

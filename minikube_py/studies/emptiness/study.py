@@ -44,7 +44,7 @@ class World:
         cluster = cluster_of(design, levels, seed)
         self.resources = cluster.points.shape[1] if isinstance(cluster, Cluster) else cluster.resources
         self.shards = min(int(levels["shards"]), len(cluster.points))
-        self.points = cluster.points.copy()
+        self._points = cluster.points.copy()
         self.known: IntArray | None = cluster.known() if isinstance(cluster, Arrivals) else None
         """The requests that can be known beforehand."""
         self.batches: list[Batch] = []
@@ -52,6 +52,11 @@ class World:
             asked = np.array(cluster.requests(int(design.raw["requests_per_batch"])), dtype=np.int64)
             right = holding(cluster.points, self.shards, asked)
             self.batches.append(Batch(asked, right, cluster.change(int(design.raw["changes_per_batch"]))))
+
+    @property
+    def points(self) -> IntArray:
+        """A copy for whoever asks: a front may keep and change what it is given."""
+        return self._points.copy()
 
 
 class Behind:

@@ -61,6 +61,8 @@ def test_an_honest_front_is_measured_beside_others(tmp_path: Path, capsys: pytes
         ({"bound": "2"}, "it states a bound"),
         ({"size": "-1"}, "size_bytes is a number of bytes"),
         ({"put": "self.passing = lambda asked: [[True]]"}, "passing says requests x shards"),
+        # What would hold for all, if the requests that it writes were then those it is judged by.
+        ({"fits": "np.bool_(asked.fill(np.iinfo(asked.dtype).min) is None)"}, "it is exact"),
     ],
 )
 def test_a_lie_is_found_and_the_least_program_shown(
@@ -78,6 +80,35 @@ def test_a_bound_that_is_not_kept_is_found(tmp_path: Path, capsys: pytest.Captur
     assert judged(tmp_path, bound="0.01", fits="(point[:1] >= asked[:, :1]).all(axis=1)") == 1
     told = capsys.readouterr().out
     assert "it keeps its bound" in told and "of the full shards, where its bound is 0.01" in told
+
+
+@pytest.mark.parametrize(
+    ("lie", "law", "said"),
+    [
+        ({"size": "8 if len(self.points) < 17 else 1 // 0"}, "it answers", "ZeroDivisionError: "),
+        ({"put": "self.points[slot] = point if len(self.points) < 17 else exit(3)"}, "it answers", "SystemExit: 3"),
+        ({"bound": "property(lambda self: 0.0 if len(self.points) < 17 else None)"}, "it states a bound", "is None"),
+    ],
+)
+def test_what_breaks_only_in_the_benchmark_is_told_and_the_others_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lie: dict[str, str], law: str, said: str
+) -> None:
+    assert judged(tmp_path, "--json", **lie) == 1
+    document = json.loads(capsys.readouterr().out)
+    laws, *benches = (part["failure"] for part in document["parts"])
+    assert laws is None
+    assert all(each["law"] == law and said in each["wanted"] for each in benches)
+    assert {each["front"] for each in document["costs"]} == set(check.BESIDE)
+
+
+def test_a_front_that_keeps_the_array_it_was_given_does_not_change_its_rivals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(FRONT.format(**HONEST).replace("points.copy()", "points"))
+    assert main(["front", "check", f"{tmp_path / 'mine.py'}:Mine", "--examples", "20", "--json"]) == 0
+    costs = json.loads(capsys.readouterr().out)["costs"]
+    exact = [each["let_through"] for each in costs if each["front"] in ("mine", "skyline")]
+    assert exact == [0.0] * 4
 
 
 def test_a_front_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_the_how_to_runs_as_typed(
     assert "first_fit.py: changed since the commit" in capsys.readouterr().err
     subprocess.run(["git", "commit", "-qam", "other code"], check=True, env={**os.environ, **IDENTITY})
     assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "run", "--resume"]) == 1
-    assert "run/cells.jsonl was begun with other code of this study, at commit " in capsys.readouterr().err
+    assert "run/cells.jsonl was begun with other code or data, at commit " in capsys.readouterr().err
     assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "run", "--report"]) == 0
     find.cache_clear()
 
@@ -333,7 +333,9 @@ def test_one_that_cannot_be_made_is_absent_and_the_others_go_on(raised: str, pla
     assert all(set(record["candidates"]) == {"scan"} for record in records)
 
 
-@pytest.mark.parametrize("changed", ["f15_helpers/__init__.py", "data.json", "f15_helpers/more.csv"])
+@pytest.mark.parametrize(
+    "changed", ["f15_helpers/__init__.py", "data.json", "f15_helpers/more.csv", "f15_days/one.csv", "late.py"]
+)
 def test_what_the_code_is_made_of_is_registered_with_it(
     changed: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -344,6 +346,8 @@ def test_what_the_code_is_made_of_is_registered_with_it(
     (folder / "f15_helpers").mkdir()
     other = (folder / "first-fit.toml").read_text().replace('"first-fit"', '"another"')
     texts = {"f15_helpers/__init__.py": "N = 1\n", "data.json": "{}", "f15_helpers/more.csv": "1\n"}
+    (folder / "f15_days").mkdir()
+    texts |= {"f15_days/one.csv": "2\n", "late.py": "M = 1\n"}
     texts["another.toml"] = other
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -352,12 +356,15 @@ def test_what_the_code_is_made_of_is_registered_with_it(
     find.cache_clear()
     monkeypatch.delitem(sys.modules, "f15_helpers", raising=False)
     study = find("first-fit.toml")
+    begun = registration.code_digest(study)
     # Another study's design is none of its data.
     (folder / "another.toml").write_text(other + "\n")
-    assert registration.load(study, "quick")[1].commit
+    assert registration.load(study, "quick")[1].commit and registration.code_digest(study) == begun
     (folder / changed).write_text(texts[changed] + "\n")
     with pytest.raises(StudyError, match=f"{changed}: changed since the commit"):
         registration.load(study, "quick")
+    # Nor does its run go on if that is committed.
+    assert registration.code_digest(study) != begun
     find.cache_clear()
 
 

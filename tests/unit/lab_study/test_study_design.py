@@ -142,6 +142,25 @@ def test_a_study_of_this_package_is_registered_with_all_of_it() -> None:
     assert registration._data(ROOT, study.name, registration.code_of(study)) == ["minikube_py"]
 
 
+@pytest.mark.parametrize("target", ["emptiness", str(ROOT / "docs/studies/end-to-end.toml")])
+@pytest.mark.parametrize("changed", ["index/judge.py", "lab/traces/pods.csv"])
+def test_the_digest_of_code_is_of_what_judges_the_answers_too(
+    target: str, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = find(target)
+    for name in ("index/judge.py", "lab/traces/pods.csv"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("right\n")
+    monkeypatch.setattr(registration, "PACKAGE", tmp_path)
+    monkeypatch.setattr(registration, "_data", lambda *_: [])
+    before = registration.code_digest(study)
+    (tmp_path / "index/__pycache__").mkdir()
+    (tmp_path / "index/__pycache__/judge.pyc").write_text("compiled")
+    assert registration.code_digest(study) == before
+    (tmp_path / changed).write_text("wrong\n")
+    assert registration.code_digest(study) != before
+
+
 def test_without_git_it_runs_only_unregistered_and_says_so(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"not a git checkout.*--unregistered"):
         registration.load(bloom_at(tmp_path), "quick")
