@@ -339,8 +339,9 @@ def is_loop(node: ast.expr) -> bool:
 
 
 def is_stable(node: ast.Call) -> bool:
+    """`mergesort` is stable, too, and what numba calls it."""
     return any(
-        each.arg == "kind" and isinstance(each.value, ast.Constant) and each.value.value == "stable"
+        each.arg == "kind" and isinstance(each.value, ast.Constant) and each.value.value in ("stable", "mergesort")
         for each in node.keywords
     )
 

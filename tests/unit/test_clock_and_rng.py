@@ -289,6 +289,7 @@ def test_what_is_hunted_is_found(source: str, rule: str) -> None:
         "numbers: set[int] = f()\nfor each in numbers: pass",
         "for each in sorted(folder.iterdir()): pass",
         "x = np.argsort(values, kind='stable')",
+        "x = np.argsort(values, kind='mergesort')",
         "for each in {a: 1, b: 2}: pass",
         "class A:\n x: set[str]\nclass B:\n x: list[str]\n def f(self): return list(self.x)",
         "class A:\n x: set[str]\nclass B:\n x: list[str]\ndef f(b: B): return list(b.x)",
