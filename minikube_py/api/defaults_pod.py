@@ -229,10 +229,6 @@ def default_claim_spec(spec: Json) -> None:
     for name in ("limits", "requests"):
         if resources.get(name):
             default_resource_list(resources[name])
-    for name in ("dataSource", "dataSourceRef"):
-        if spec.get(name) is not None:
-            # Upstream writes it even if absent.
-            spec[name].setdefault("apiGroup", None)
     if spec.get("volumeMode") is None:
         spec["volumeMode"] = "Filesystem"
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from minikube_py.api.custom import published
+from minikube_py.api.custom.structural_rules import is_structural
 from minikube_py.api.kind import Kind
 from minikube_py.api.schema import META_KINDS, SCHEMA, Field, Message, Type, proto_name
 
@@ -131,6 +132,9 @@ class Schemas:
 
     def _objects(self, row: Kind) -> Json:
         assert row.structure is not None
+        if not is_structural(row.structure):
+            # As upstream: with members, kubectl would take all others for unknown.
+            return {"type": "object"}
         texts = self._texts("ConfigMap")
         schema = published.published(row.structure, texts)
         self.ref("meta/v1.ObjectMeta")

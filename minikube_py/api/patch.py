@@ -80,7 +80,8 @@ def apply_patch(
             found, problems, shown = _strategic(target_of(resource, subresource), original, patch, strict)
         else:
             expected = target_of(resource, subresource)
-            read, ordered = partial(decode_value, expected), partial(_in_schema_order, message=expected.message)
+            read = partial(_in_version, expected, original)
+            ordered = partial(_in_schema_order, message=expected.message)
             found, problems, shown = _json(read, ordered, original, patch, media, strict)
         refuse_cut(found, patch)
     except RecursionError:
@@ -91,6 +92,19 @@ def apply_patch(
     if warnings is not None:
         warnings += problems
     return found
+
+
+def no_name(name: str) -> StatusError:
+    """Of an object in a body for the path of `name`."""
+    return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+
+
+def _in_version(expected: Target, original: Object, value: Any, strict: bool) -> tuple[Object, list[str]]:
+    """As `decode_value`, of what says its version: upstream takes all else for its internal type, whose members have
+    other names."""
+    if isinstance(value, dict) and value.get("apiVersion") in (None, ""):
+        raise no_name(original["metadata"]["name"])
+    return decode_value(expected, value, strict)
 
 
 def _copy(value: Any) -> Any:

@@ -2,9 +2,9 @@
 
 `Reader` does it thoroughly: over a value with order, repeats and number texts, reporting upstream's errors. `checker`
 compiles a message into closures that settle a valid object quickly and raise `Undecided` on anything else. Both give
-the object as Go would print it after reading: unknown fields, nulls and zero values that are `omitempty` are gone,
-quantities and times are canonical, and what Go always prints (`status: {}`) is there. Exception: missing required lists
-and maps, which Go prints as null, are omitted.
+the object as Go would print it after reading and storing: unknown fields, nulls and zero values that are `omitempty`
+are gone, quantities and times are canonical, and what Go always prints (`status: {}`, `rules: null`) is there. An empty
+list or map that Go always prints is null, since protobuf, in which upstream stores, has none.
 """
 
 from __future__ import annotations
@@ -69,12 +69,11 @@ def always(message: Message) -> Always:
         rows: list[tuple[str, Any, Message | None]] = []
         for field in message.fields.values():
             type = field.type
-            if field.left_out_when_zero or type.pointer or field.name in ("kind", "apiVersion"):
+            if field.left_out_when_zero or field.name in ("kind", "apiVersion"):
                 continue
-            if type.kind == "message":
-                rows.append((field.name, None, SCHEMA.message(type.message)))
-            elif type.kind in _ZEROS:
-                rows.append((field.name, _ZEROS[type.kind], None))
+            whole = type.kind == "message" and not type.pointer
+            value = None if type.pointer else _ZEROS.get(type.kind)
+            rows.append((field.name, value, SCHEMA.message(type.message) if whole else None))
         found = _always[message.name] = tuple(rows)
     return found
 
@@ -267,10 +266,18 @@ def _keep(found: dict[str, Any], field: Field, value: Any) -> None:
             found[field.name] = None
         elif field.type.pointer or field.type.kind in ("list", "map", "raw", "any"):
             found.pop(field.name, None)
-    elif not value and field.left_out_when_zero and not field.type.pointer and field.type.kind != "message":
+    elif not value and drops_empty(field):
         found.pop(field.name, None)
     else:
         found[field.name] = value
+
+
+def drops_empty(field: Field) -> bool:
+    """Whether an empty value is the same as none: it is left out, or null where Go always prints the field."""
+    type = field.type
+    if type.pointer or type.kind in ("message", "time"):
+        return False
+    return field.left_out_when_zero or type.kind in ("list", "map")
 
 
 def _string(value: Any, type: Type) -> str:
@@ -354,7 +361,7 @@ def checker(message: Message) -> Convert:
 
 def _compile(message: Message) -> Convert:
     rows = {
-        field.name: (*_entry(field.type), field.left_out_when_zero and not field.type.pointer)
+        field.name: (*_entry(field.type), drops_empty(field))
         for field in message.fields.values()
     }
     texts = frozenset(name for name, (cls, convert, _) in rows.items() if cls is str and convert is None)

@@ -213,8 +213,12 @@ class _Reader:
 
     def document(self) -> Any:
         self._next()
-        if isinstance(self._next(), yaml.StreamEndEvent):
+        start = self._next()
+        if isinstance(start, yaml.StreamEndEvent):
             return None
+        if start.version not in (None, (1, 1)):
+            line = start.start_mark.line
+            raise YamlError(f"yaml: {f'line {line}: ' if line else ''}found incompatible YAML document")
         value = self._value(self._next(), 0)
         # What follows the value without being part of it is no YAML.
         self._next()

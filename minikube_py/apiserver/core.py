@@ -584,6 +584,7 @@ class ApiServer:
             labels = f'{{group="{resource.group}",resource="{resource.plural}"}}'
             found[f"apiserver_resource_objects{labels}"] = cache.count()
         found["apiserver_unreadable_objects"] = len(self.cache.reading.why)
+        found["apiserver_unserved_definitions"] = self.custom.unserved
         for resource, broadcaster in self.watching.broadcasters.items():
             labels = f'{{group="{resource.group}",version="{resource.version}",kind="{resource.kind}"}}'
             found[f"apiserver_registered_watchers{labels}"] = broadcaster.streams

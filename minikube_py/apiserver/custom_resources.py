@@ -24,6 +24,7 @@ from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.access import both
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.options import delete_options
+from minikube_py.apiserver.reading import WRONG
 from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.errors import MinikubeError
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _MANAGER: Final = "kube-apiserver"
+_NON_STRUCTURAL: Final = "NonStructuralSchema"
 _RETRY_S: Final = 1.0
 _CLEANED_EVERY_S: Final = 1.0
 """How often to check whether a deleted definition's objects are gone."""
@@ -49,7 +51,9 @@ class CustomResources:
         self._cache = server.cache.caches.get(CUSTOMRESOURCEDEFINITIONS)
         self._seen = -1
         self._read: dict[bytes, _Read] = {}
-        self._forms: dict[bytes, tuple[Kind, ...]] = {}
+        self._forms: dict[bytes, tuple[Kind, ...] | None] = {}
+        self._structures: dict[tuple[str, int], Condition | None] = {}
+        """What is wrong with the schemas of a definition's generation."""
         self._local: tuple[Kind, ...] = ()
         self._leaving: frozenset[bytes] = frozenset()
         self._changed = asyncio.Event()
@@ -80,12 +84,17 @@ class CustomResources:
         forms = [each.form for each in self._read.values() if each.form]
         if forms == list(self._forms):
             return
-        self._forms = {form: self._forms.get(form) or _custom().kinds_of(form) for form in forms}
+        self._forms = {form: self._forms[form] if form in self._forms else _kinds(form) for form in forms}
         self._serve()
+
+    @property
+    def unserved(self) -> int:
+        """How many established definitions have kinds that cannot be made."""
+        return sum(kinds is None for kinds in self._forms.values())
 
     def _serve(self) -> None:
         server = self._server
-        custom = tuple(kind for kinds in self._forms.values() for kind in kinds)
+        custom = tuple(kind for kinds in self._forms.values() for kind in kinds or ())
         server.registry = server.registry.extended((*custom, *self._local))
         served = [kind for kind in server.registry.kinds if kind.definition]
         server.cache.serve(served)
@@ -114,6 +123,8 @@ class CustomResources:
             await self._changed.wait()
             self._changed.clear()
             due, self._due = self._due, set()
+            standing = set(map(_key, self._definitions()))
+            self._structures = {key: found for key, found in self._structures.items() if key in standing}
             again: set[str] = set()
             for definition in self._definitions():
                 group = _group(definition)
@@ -136,7 +147,10 @@ class CustomResources:
 
     async def _settle(self, definition: Json) -> bool:
         """Writes pending changes; True: check again."""
-        if _next_status(definition, self._taken(definition), "") is not None:
+        is_new, structure = _key(definition) not in self._structures, self._judge(definition)
+        if is_new:
+            await asyncio.sleep(0)
+        if _next_status(definition, self._taken(definition), "", structure) is not None:
             await self._write(definition, self._accept)
             return False
         metadata = definition["metadata"]
@@ -157,8 +171,17 @@ class CustomResources:
     def _now(self) -> str:
         return timestamp(self._server.clock.wall_s())
 
+    def _judge(self, definition: Json) -> Condition | None:
+        """That its schemas are not structural; looked at once for each of its generations, as upstream."""
+        if (key := _key(definition)) not in self._structures:
+            found: Condition | None = import_module("minikube_py.api.custom.definition_rules").structure(definition)
+            self._structures[key] = found
+            if found is not None:
+                log.warning("definition %s is not described by OpenAPI: %s", definition["metadata"]["name"], found[2])
+        return self._structures[key]
+
     def _accept(self, stored: Json) -> Json:
-        status = _next_status(stored, self._taken(stored), self._now())
+        status = _next_status(stored, self._taken(stored), self._now(), self._judge(stored))
         return stored if status is None else {**stored, "metadata": dict(stored["metadata"]), "status": status}
 
     def _taken(self, definition: Json) -> tuple[set[str], set[str]]:
@@ -224,6 +247,10 @@ def _closed(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None)
         raise forbidden(kind, given, "create not allowed while custom resource definition is terminating")
 
 
+Condition = tuple[str, str, str]
+"""Status, reason and message."""
+
+
 class _Read(NamedTuple):
     """A definition as it was at a revision, and the form in which it is served."""
 
@@ -238,6 +265,23 @@ def _read(entry: Entry, known: _Read | None) -> _Read:
         return known
     definition: Json = orjson.loads(entry.value)
     return _Read(entry.revision, definition, _custom().served_form(definition))
+
+
+def _kinds(form: bytes) -> tuple[Kind, ...] | None:
+    """None: they cannot be made, which is logged and concerns no other definition."""
+    try:
+        found: tuple[Kind, ...] = _custom().kinds_of(form)
+        return found
+    except WRONG as error:
+        content = orjson.loads(form)
+        named = f"{content['names'].get('plural')}.{content['spec'].get('group')}"
+        log.error("definition %s cannot be served: %s", named, str(error) or type(error).__name__)
+        return None
+
+
+def _key(definition: Json) -> tuple[str, int]:
+    metadata = definition["metadata"]
+    return metadata["uid"], metadata.get("generation") or 0
 
 
 def _group(definition: Json) -> str:
@@ -301,8 +345,11 @@ def _accepted(definition: Json, taken: tuple[set[str], set[str]]) -> tuple[Json,
     return {name: names[name] for name in order if name in names}, reason, message
 
 
-def _next_status(definition: Json, taken: tuple[set[str], set[str]], now: str) -> Json | None:
-    """The status with names, `NamesAccepted`, `Established` and the approval of the group; None: unchanged."""
+def _next_status(
+    definition: Json, taken: tuple[set[str], set[str]], now: str, structure: Condition | None
+) -> Json | None:
+    """The status with names, `NamesAccepted`, `Established`, the approval of the group and `NonStructuralSchema`;
+    None: unchanged."""
     before = definition.get("status") or {}
     conditions: list[Json] = before.get("conditions") or []
     names, reason, message = _accepted(definition, taken)
@@ -323,5 +370,9 @@ def _next_status(definition: Json, taken: tuple[set[str], set[str]], now: str) -
     if state:
         status = "True" if state == "ApprovedAnnotation" else "False"
         conditions = set_condition(conditions, "KubernetesAPIApprovalPolicyConformant", status, state, why, now)
+    if structure is not None:
+        conditions = set_condition(conditions, _NON_STRUCTURAL, *structure, now)
+    elif any(each["type"] == _NON_STRUCTURAL for each in conditions):
+        conditions = [each for each in conditions if each["type"] != _NON_STRUCTURAL]
     status_now = {**before, "conditions": conditions, "acceptedNames": names}
     return None if status_now == before else status_now

@@ -36,7 +36,7 @@ from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import UNREAD, DeleteOptions, WriteOptions
+from minikube_py.apiserver.options import UNREAD, DeleteOptions, WriteOptions, options_of
 from minikube_py.apiserver.preparing import check_namespace, stored
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.writes import Writer
@@ -83,14 +83,7 @@ class Evictions:
             raise StatusError(500, "", why)
         if passage is not None:
             await passage.validate(None, eviction)
-        body = orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"})
-        try:
-            asked = await self._writer.delete_options({}, body, "application/json")
-        except StatusError:
-            # Upstream looks at them with the pod.
-            await self._pod(route, request)
-            raise
-        asked = asked._replace(dry_run=options.dry_run or asked.dry_run)
+        asked = _asked(wanted, options.dry_run)
         for attempts_left in reversed(range(ATTEMPTS_MAX)):
             pod = await self._pod(route, request)
             if not needs_no_budget(pod):
@@ -165,7 +158,19 @@ class Evictions:
             written = await self._writer.change(PODS, route.namespace, route.name, make)
             if revision:
                 asked = asked._replace(revision_text=str(written.revision))
+        if asked.refusal is not None:
+            raise asked.refusal
         await self._deleter.delete(PODS, route.namespace, route.name, asked)
+
+
+def _asked(wanted: Json, dry_run: bool) -> DeleteOptions:
+    """Wrong options are refused last, as upstream: after the budget has been charged."""
+    dry_run = dry_run or bool(wanted.get("dryRun"))
+    try:
+        return options_of(wanted)._replace(dry_run=dry_run)
+    except StatusError as error:
+        told = {"preconditions": wanted.get("preconditions")}
+        return options_of(told)._replace(dry_run=dry_run, refusal=error)
 
 
 def _answer(status: Json) -> Response:

@@ -230,11 +230,17 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
+_WRONG_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
 @remembered(4096, 512)
 def parse_query(text: str) -> Mapping[str, str]:
-    """First value of each name. `dryRun` may be given several times: its values are joined by commas.
+    """First value of each name. `dryRun` may be given several times: its values are joined by commas. Terms with
+    a wrong escape or a semicolon are left out, as by upstream.
 
     Raises: StatusError 400 if there are too many terms."""
+    if ";" in text or _WRONG_ESCAPE.search(text):
+        text = "&".join(term for term in text.split("&") if ";" not in term and not _WRONG_ESCAPE.search(term))
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_TERMS_MAX)
     except ValueError:

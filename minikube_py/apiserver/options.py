@@ -239,6 +239,8 @@ class DeleteOptions(NamedTuple):
     dry_run: bool = False
     unread: bool = False
     """Deletes unreadable objects too."""
+    refusal: StatusError | None = None
+    """Of an eviction's options: why they do not delete."""
 
 
 UNREAD: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"

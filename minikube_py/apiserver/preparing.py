@@ -38,7 +38,7 @@ from minikube_py.api.json_text import TOO_DEEP
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
-from minikube_py.api.patch import apply_patch, canonical, read_config
+from minikube_py.api.patch import apply_patch, canonical, no_name, read_config
 from minikube_py.api.registry import Registry, registry_of
 from minikube_py.api.typed import DecodeError
 from minikube_py.apiserver.checks import (
@@ -154,7 +154,7 @@ def check_name(metadata: Json, name: str) -> None:
     """Raises: StatusError 400 where the body names another object than the path."""
     found = metadata.get("name")
     if not found:
-        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        raise no_name(name)
     if found != name:
         raise bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
 

@@ -97,6 +97,7 @@ def cases() -> Iterator[Ask]:
                 yield from _budget(name, name, *told)
             yield _evict(case, name, "?dryRun=All")
             yield _evict(case, name, dryRun=["All"])
+            yield _evict(f"wrong options, {case}", name, "?dryRun=All" if number % 2 else "", propagationPolicy="Wrong", preconditions={"uid": ""})
             if state not in RETRIED or (state, budget) == ("pending", "one left"):
                 yield _evict(case, name, preconditions={"uid": "other"})
                 yield _evict(case, name, preconditions={"resourceVersion": "1"})

@@ -7,7 +7,9 @@ import os
 from functools import partial
 
 import custom_write_cases
+import drawn
 import judging
+import null_cases
 import object_cases
 import patience
 import pytest
@@ -61,6 +63,18 @@ def test_writes_that_a_definition_does_not_allow_are_refused_as_upstream_refuses
             patience.eventually(partial(_served, server, served), "what is to be written is served")
         lockstep.take(Ask("orb", "POST", custom_write_cases.ORBS, custom_write_cases.orb("o")))
         for ask in custom_write_cases.cases():
+            lockstep.take(ask)
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_what_go_always_prints_is_null_where_it_is_upstream() -> None:
+    report = judging.Report()
+    with judging.both() as (theirs, mine):
+        lockstep = judging.Lockstep(theirs, mine, report)
+        for ask in (*drawn.SETUP, *null_cases.cases()):
             lockstep.take(ask)
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"

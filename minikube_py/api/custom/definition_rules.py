@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,9 +21,11 @@ from minikube_py.api.custom.kinds import is_true
 from minikube_py.api.custom.paths import BadPath, steps_of
 from minikube_py.api.custom.schema_rules import schema_errors, selectable_errors
 from minikube_py.api.custom.structural import same_json
+from minikube_py.api.custom.structural_rules import every, structural_errors, unbuildable
 from minikube_py.api.errors import (
     FieldError,
     Json,
+    aggregate,
     forbidden_value,
     go_quote,
     invalid_value,
@@ -324,6 +327,22 @@ def _bundle_errors(bundle: str, path: str) -> list[FieldError]:
     return [invalid_value(path, given, f"unable to load root certificates: {why}")]
 
 
+def structure(definition: Json) -> tuple[str, str, str] | None:
+    """Status, reason and message of the condition that schemas are not structural; None: they are. Such a definition
+    was stored past the API, or by an earlier release."""
+    errors = []
+    if definition["spec"].get("preserveUnknownFields"):
+        errors.append(invalid_value("spec.preserveUnknownFields", True, "must be false"))
+    for index, version in enumerate(definition["spec"].get("versions") or ()):
+        if (schema := (version.get("schema") or {}).get("openAPIV3Schema")) is None:
+            continue
+        if reason := unbuildable(schema):
+            why = f"failed to check validation schema for version {version.get('name')}: {reason}"
+            return "Unknown", "StructuralError", why
+        errors += structural_errors(schema, f"spec.versions[{index}].schema.openAPIV3Schema")
+    return ("True", "Violations", aggregate(map(str, errors))) if errors else None
+
+
 # --- status and approval --------------------------------------------------------------------------------------------
 
 
@@ -390,14 +409,8 @@ def unknown_formats(definition: Json) -> list[str]:
     schemas = [(v.get("schema") or {}).get("openAPIV3Schema") for v in definition["spec"].get("versions") or ()]
     if schemas and "schema" in common_parts(definition["spec"]):
         del schemas[1:]
-    pending = schemas
-    while pending:
-        schema = pending.pop(0)
-        if not isinstance(schema, dict):
-            continue
+    for schema in chain.from_iterable(map(every, schemas)):
         type_, format_ = schema.get("type") or "", schema.get("format") or ""
         if format_ and not effective_format(format_, [type_] if type_ else []):
             found.append(format_)
-        pending += [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
-        pending += [schema.get("not"), *(s for n in ("allOf", "anyOf", "oneOf") for s in schema.get(n) or ())]
     return found

@@ -35,8 +35,8 @@ def is_true(definition: Json, condition: str) -> bool:
 
 
 def served_form(definition: Json) -> bytes:
-    """The data for a definition's kinds; empty if it is not established."""
-    if not is_true(definition, "Established"):
+    """The data for a definition's kinds; empty if it is not established, or has no versions."""
+    if not is_true(definition, "Established") or not definition["spec"].get("versions"):
         return b""
     names = definition["status"]["acceptedNames"]
     spec = definition["spec"]

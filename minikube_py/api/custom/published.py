@@ -27,7 +27,8 @@ def published(schema: Json, embedded_texts: Json) -> Json:
         found["additionalProperties"] = published(more, embedded_texts)
     if schema.get("x-kubernetes-embedded-resource"):
         found["properties"] = {**found.get("properties", {}), **members("ObjectMeta", embedded_texts)}
-        found["required"] = [*found.get("required", ()), "kind", "apiVersion"]
+        required = found.get("required", ())
+        found["required"] = [*required, *(name for name in ("kind", "apiVersion") if name not in required)]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from minikube_py.api.custom.cel_rules import OBJECT_COST_MAX, RULES, Scope, form_errors, judged, ruled
 from minikube_py.api.custom.rules import embedded_errors
 from minikube_py.api.custom.structural import Malformed, Structural, coerce, copied, prune, same_json, structural
-from minikube_py.api.custom.structural_rules import structural_errors, unbuildable
+from minikube_py.api.custom.structural_rules import TYPES, structural_errors, unbuildable
 from minikube_py.api.custom.values import validate_value
 from minikube_py.api.errors import (
     FieldError,
@@ -23,7 +23,6 @@ from minikube_py.api.errors import (
     required,
 )
 
-_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _META: Final = ("metadata", "kind", "apiVersion")
 _AT_ROOT: Final = (
     "Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum", "MaxLength",
@@ -225,8 +224,8 @@ def _open_errors(
 def _standard_errors(schema: Json, path: str, inside: _Inside) -> list[FieldError]:
     errors: list[FieldError] = []
     type_ = schema.get("type")
-    if type_ and type_ not in _TYPES:
-        errors.append(not_supported(f"{path}.type", type_, _TYPES))
+    if type_ and type_ not in TYPES:
+        errors.append(not_supported(f"{path}.type", type_, TYPES))
     if schema.get("default") is not None and inside.no_default:
         errors.append(forbidden_value(f"{path}.default", f"must not be set {inside.no_default}"))
     told = [name for name in _FORBIDDEN if schema.get(name) or (name in _EVEN_EMPTY and schema.get(name) is not None)]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from minikube_py.api.custom.structural_rules import UNSUPPORTED, unbuildable
 from minikube_py.api.decode import metadata_of
 from minikube_py.api.errors import FieldError, Json, invalid_value
 from minikube_py.api.typed import DecodeError
@@ -80,7 +81,9 @@ class Structural:
 
 
 def structural(schema: Json) -> Structural:
-    """The nodes of a valid JSONSchemaProps."""
+    """The nodes of a JSONSchemaProps. Raises: ValueError where upstream has no nodes of it."""
+    if (isinstance(schema.get("items"), list) or not UNSUPPORTED.isdisjoint(schema)) and (why := unbuildable(schema)):
+        raise ValueError(why)
     properties = {name: structural(inner) for name, inner in (schema.get("properties") or {}).items()}
     additional, items = schema.get("additionalProperties"), schema.get("items")
     return Structural(

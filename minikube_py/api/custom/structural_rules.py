@@ -5,12 +5,14 @@ Source: apiextensions-apiserver `pkg/apiserver/schema/{validation,complete,conve
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, Json, forbidden_value, invalid_value, required
 from minikube_py.cel.regex import BadPattern, compiled
 
 _UNSUPPORTED: Final = ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions")
+UNSUPPORTED: Final = frozenset(_UNSUPPORTED)
 _ALTERNATIVES: Final = ("anyOf", "allOf", "oneOf")
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
@@ -26,6 +28,27 @@ _WHERE: Final = {
     "item": "must not be empty for specified array items",
     "field": "must not be empty for specified object fields",
 }
+
+
+TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+
+
+def every(schema: Any) -> Iterator[Json]:
+    """It and the schemas that it holds, level by level; no definitions, patterns or dependencies."""
+    pending = [schema]
+    while pending:
+        found = pending.pop(0)
+        if isinstance(found, dict):
+            yield found
+            pending += [*(found.get("properties") or {}).values(), found.get("items")]
+            pending += [found.get("additionalProperties"), found.get("not")]
+            pending += [each for name in ("allOf", "anyOf", "oneOf") for each in found.get(name) or ()]
+
+
+def is_structural(schema: Json) -> bool:
+    """Whether it can be published. What an earlier release stored need not be."""
+    typed = all((each.get("type") or "object") in TYPES for each in every(schema))
+    return typed and not unbuildable(schema) and not structural_errors(schema, "")
 
 
 def unbuildable(schema: Any) -> str:

@@ -29,6 +29,10 @@ def _default(definition: Json) -> None:
         names["listKind"] = f"{kind}List"
     if spec.get("conversion") is None:
         spec["conversion"] = {"strategy": "None"}
+    webhook = spec["conversion"].get("webhook") or {}
+    if webhook.get("clientConfig") is None and not webhook.get("conversionReviewVersions"):
+        # As upstream's internal form, which has its members one by one.
+        spec["conversion"].pop("webhook", None)
     service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
     if service is not None and service.get("port") is None:
         service["port"] = 443

@@ -21,8 +21,6 @@ def _default_token_request(obj: Json) -> None:
     spec = part(obj, "spec")
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = _DEFAULT_S
-    for name in ("audiences", "boundObjectRef"):
-        spec.setdefault(name, None)
 
 
 def _default_token_review(obj: Json) -> None:

@@ -39,8 +39,6 @@ def complete(scaler: Json, version: str) -> None:
     for name in ("spec", "status"):
         scaler[name] = scaler[name] or {}
         fill(always(SCHEMA.message(message.fields[name].type.message)), scaler[name])
-    if version == "v2":
-        scaler["status"]["currentMetrics"] = scaler["status"].get("currentMetrics") or None
 
 
 def drop_annotations(scaler: Json) -> None:

@@ -70,9 +70,7 @@ def _default_template(spec: Json) -> Json:
     template = part(spec, "template")
     part(template, "metadata")
     default_pod_spec(part(template, "spec"))
-    if (policy := spec.get("podFailurePolicy")) is not None:
-        policy["rules"] = policy.get("rules") or None
-    for rule in (policy or {}).get("rules") or ():
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             pattern["status"] = pattern.get("status") or "True"
     return template

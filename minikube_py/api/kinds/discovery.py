@@ -45,13 +45,9 @@ _TYPES: Final = ("FQDN", "IPv4", "IPv6")
 
 
 def _default(piece: Json) -> None:
-    # Lists printed as null when empty.
-    for name in ("endpoints", "ports"):
-        piece[name] = piece.get(name) or None
-    for endpoint in piece["endpoints"] or ():
+    for endpoint in piece.get("endpoints") or ():
         part(endpoint, "conditions")
-        endpoint["addresses"] = endpoint.get("addresses") or None
-    for port in piece["ports"] or ():
+    for port in piece.get("ports") or ():
         for name, given in (("name", ""), ("protocol", "TCP")):
             if port.get(name) is None:
                 port[name] = given
@@ -59,7 +55,7 @@ def _default(piece: Json) -> None:
 
 def _drop_topology(piece: Json) -> None:
     """Fields that only v1beta1 could set."""
-    for endpoint in piece["endpoints"] or ():
+    for endpoint in piece.get("endpoints") or ():
         endpoint.pop("deprecatedTopology", None)
 
 

@@ -66,8 +66,6 @@ def _default_ingress(ingress: Json) -> None:
     for backend in _backends(ingress):
         if backend.get("service") is not None:
             part(backend["service"], "port")
-        if backend.get("resource") is not None:
-            backend["resource"].setdefault("apiGroup", None)
     for entry in part(part(ingress, "status"), "loadBalancer").get("ingress") or ():
         for port in entry.get("ports") or ():
             port.setdefault("port", 0)

@@ -22,11 +22,6 @@ _SUBJECTS: Final = ("ServiceAccount", "User", "Group")
 # --- roles ------------------------------------------------------------------------------------------------------------
 
 
-def _default_role(role: Json) -> None:
-    """An empty list of rules becomes null."""
-    role["rules"] = role.get("rules") or None
-
-
 def _validate_rule(rule: Json, namespaced: bool, path: str) -> list[FieldError]:
     errors = [] if rule.get("verbs") else [required(f"{path}.verbs", "verbs must contain at least one value")]
     if urls := rule.get("nonResourceURLs"):
@@ -77,7 +72,6 @@ def _role(kind: str, plural: str, namespaced: bool) -> Kind:
         GROUP, "v1", kind, plural, kind.lower(), namespaced,
         selectable=NAMESPACED,
         allow_create_on_update=True,
-        default=_default_role,
         validate=lambda role: _validate_role(role, namespaced),
         validate_update={"": update},
     )  # fmt: skip

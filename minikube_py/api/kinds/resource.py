@@ -65,7 +65,7 @@ def _default_tolerations(holder: Json) -> None:
 
 
 def _default_claim_spec(spec: Json) -> None:
-    for request in part(spec, "devices").setdefault("requests", None) or ():
+    for request in part(spec, "devices").get("requests") or ():
         exactly = request.get("exactly")
         for each in (*(() if exactly is None else (exactly,)), *(request.get("firstAvailable") or ())):
             each["allocationMode"] = each.get("allocationMode") or "ExactCount"
@@ -74,17 +74,9 @@ def _default_claim_spec(spec: Json) -> None:
             _default_tolerations(each)
 
 
-def _no_empty_requests(spec: Json) -> None:
-    """An empty list is dropped; errors show the list as sent."""
-    spec["devices"]["requests"] = spec["devices"].get("requests") or None
-
-
 def _default_claim(claim: Json) -> None:
     _default_claim_spec(part(claim, "spec"))
-    status = part(claim, "status")
-    for device in status.get("devices") or ():
-        device.setdefault("conditions", None)
-    allocation = status.get("allocation") or {}
+    allocation = part(claim, "status").get("allocation") or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
         _default_tolerations(result)
 
@@ -206,7 +198,6 @@ RESOURCECLAIMS: Final = Kind(
     prepare_create=_clear_status,
     prepare_status=_prepare_status,
     validate=_validate_claim,
-    canonicalize=lambda claim: _no_empty_requests(claim["spec"]),
     validate_update={"": _validate_claim_update, "status": _validate_claim_status},
     printer=Printer(
         (NAME, column("State", "A summary of its state: pending, allocated, reserved."), AGE), _print_claim
@@ -251,7 +242,6 @@ RESOURCECLAIMTEMPLATES: Final = Kind(
     sees=(_NAMESPACES,),
     admit=_admits_admin(True),
     validate=_validate_template,
-    canonicalize=lambda template: _no_empty_requests(template["spec"]["spec"]),
     validate_update={"": _validate_template_update},
     printer=Printer((NAME, AGE), _print_name),
 )  # fmt: skip

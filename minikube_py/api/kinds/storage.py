@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_persistent_source, default_resource_list
 from minikube_py.api.equality import same_message
 from minikube_py.api.errors import (
@@ -331,19 +330,6 @@ CSIDRIVERS: Final = Kind(
 )  # fmt: skip
 
 
-def _default_node(node: Json) -> None:
-    spec = part(node, "spec")
-    # Lists printed even if empty: as null once stored.
-    for driver in spec.setdefault("drivers", None) or ():
-        driver.setdefault("topologyKeys", None)
-
-
-def _canonicalize_node(node: Json) -> None:
-    node["spec"]["drivers"] = node["spec"]["drivers"] or None
-    for driver in node["spec"]["drivers"] or ():
-        driver["topologyKeys"] = driver["topologyKeys"] or None
-
-
 def _validate_node_id(node_id: str | None, path: str) -> list[FieldError]:
     if not node_id:
         return [required(path)]
@@ -401,10 +387,8 @@ CSINODES: Final = Kind(
     delete_answer="object",
     selectable=NAMESPACED,
     allow_unconditional_update=False,
-    default=_default_node,
     validate=_validate_node,
     validate_update={"": _validate_node_update},
-    canonicalize=_canonicalize_node,
     printer=Printer(
         (NAME, column("Drivers", "Number of drivers on the node.", 0, "integer"), AGE),
         lambda node, age: [

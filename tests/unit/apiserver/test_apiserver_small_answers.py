@@ -103,3 +103,76 @@ async def test_results_of_health_checks_are_counted(core: Core) -> None:
     assert (await core.respond("DELETE", "/metrics/slis")).body == b"metrics reset\n"
     assert (await core.respond("GET", "/metrics/slis")).body == b""
     assert (await core.respond("GET", "/metrics/slis/")).status == 404
+
+
+@pytest.mark.parametrize("query", ["limit=%zz", "limit=%", "limit=1;x=2", "%zz=1", "x=%z1&limit=1"])
+async def test_a_term_of_the_query_that_cannot_be_read_counts_as_none(core: Core, query: str) -> None:
+    assert (await core.respond("GET", f"{MAPS}?{query}")).status == 200
+    assert (await core.respond("GET", f"{MAPS}?{query}&limit=x")).status == (200 if query.endswith("limit=1") else 400)
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.0", "2.0"])
+async def test_yaml_of_another_version_is_refused(core: Core, version: str) -> None:
+    body = "%YAML {}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a-map}}\n"
+    code, answer = await core.ask("POST", MAPS, body.format(version).encode(), content_type=YAML)
+    assert code == 400 and "(must be of type ConfigMap): yaml: found incompatible YAML document (" in answer["message"]
+    behind = ("# x\n" + body.format(version)).encode()
+    code, answer = await core.ask("POST", MAPS, behind, content_type=YAML)
+    assert code == 400 and "yaml: line 1: found incompatible YAML document (" in answer["message"]
+    await core.done("POST", MAPS, body.format("1.1").encode(), YAML)
+
+
+@pytest.mark.parametrize("version", [None, ""])
+@pytest.mark.parametrize("path", [f"{PODS}/a", f"{PODS}/a/status"])
+async def test_a_patch_that_takes_the_version_away_leaves_no_name(core: Core, path: str, version: Any) -> None:
+    await core.done("POST", PODS, pod("a"))
+    code, answer = await core.ask("PATCH", path, {"apiVersion": version}, content_type=MERGE)
+    told = "the name of the object (a based on URL) was undeterminable: name must be provided"
+    assert (code, answer["message"]) == (400, told)
+    assert (await core.ask("PATCH", path, {"kind": version}, content_type=MERGE))[0] == 200
+
+
+async def test_an_empty_time_is_none(core: Core) -> None:
+    made = pod("a")
+    made["metadata"]["creationTimestamp"] = ""
+    code, answer = await core.ask("POST", PODS, made)
+    assert code == 400 and answer["message"].endswith('cannot parse "" as "2006"')
+
+
+@pytest.mark.parametrize("webhook", [{}, {"conversionReviewVersions": []}])
+async def test_a_conversion_webhook_that_says_nothing_is_none(core: Core, webhook: Json) -> None:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    names = {"plural": "gs", "kind": "G"}
+    spec = {"group": "w.io", "scope": "Cluster", "names": names, "versions": [version]}
+    spec["conversion"] = {"strategy": "None", "webhook": webhook}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All"
+    made = await core.done("POST", path, {"metadata": {"name": "gs.w.io"}, "spec": spec})
+    assert made["spec"]["conversion"] == {"strategy": "None"}
+
+
+@pytest.mark.parametrize(("allowed", "code"), [(0, 429), (1, 422)])
+async def test_wrong_options_of_an_eviction_come_after_its_budget(core: Core, allowed: int, code: int) -> None:
+    await core.done("POST", PODS, pod("a", node="n", labels={"app": "a"}))
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await core.done("PATCH", f"{PODS}/a/status", {"status": ready}, MERGE)
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
+    await core.done("POST", budgets, {"metadata": {"name": "b"}, "spec": spec})
+    counts = {"disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "observedGeneration": 1}
+    await core.done("PATCH", f"{budgets}/b/status", {"status": counts}, MERGE)
+    body = {"metadata": {"name": "a"}, "deleteOptions": {"propagationPolicy": "Wrong"}}
+    assert (await core.ask("POST", f"{PODS}/a/eviction", body))[0] == code
+    assert (await core.done("GET", f"{budgets}/b"))["status"]["disruptionsAllowed"] == 0
+    assert "deletionTimestamp" not in (await core.done("GET", f"{PODS}/a"))["metadata"]
+
+
+@pytest.mark.parametrize("sent", [{}, {"rules": None}, {"rules": []}], ids=str)
+async def test_what_go_always_prints_is_null(core: Core, sent: Json) -> None:
+    roles, nodes = "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/nodes"
+    made = await core.done("POST", roles, {"metadata": {"name": "r"}, **sent})
+    assert made["rules"] is None
+    images = [{"names": value} for value in sent.values()] or [{}]
+    made = await core.done("POST", nodes, {"metadata": {"name": "n"}, "status": {"images": images}})
+    assert made["status"]["images"] == [{"names": None}]
+    patched = await core.done("PATCH", f"{nodes}/n/status", {"status": {"images": images}}, MERGE)
+    assert patched["status"]["images"] == [{"names": None}]

@@ -36,9 +36,7 @@ Amounts = Mapping[str, str]
 
 def _default(obj: Json) -> None:
     spec = part(obj, "spec")
-    # Printed where it is empty, too: as null.
-    spec["limits"] = spec.get("limits") or None
-    for limit in spec["limits"] or ():
+    for limit in spec.get("limits") or ():
         limit.setdefault("type", "")
         if limit["type"] == "Container":
             limits, requests = part(limit, "default"), part(limit, "defaultRequest")
