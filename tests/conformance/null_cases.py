@@ -29,7 +29,7 @@ def is_null_when_zero(field: Field) -> bool:
 
 
 def _places(message: Message, holder: Any, path: Path = ()) -> Iterator[tuple[Path, Field]]:
-    """Such fields of what stands, and of what may stand in its place: an object of a list, or one that is missing."""
+    """Such fields of what is there, and of what may be there: an object of a list, or one that is missing."""
     for field in message.fields.values():
         if is_null_when_zero(field):
             yield (*path, field.name), field
