@@ -589,8 +589,7 @@ class ApiServer:
             labels = f'{{group="{resource.group}",version="{resource.version}",kind="{resource.kind}"}}'
             found[f"apiserver_registered_watchers{labels}"] = broadcaster.streams
         found["apiserver_watch_cache_resource_version"] = self.cache.revision
-        found.update(self.in_flight.metrics())
-        found.update(self.connection_metrics())
+        found |= {**self.in_flight.metrics(), **self.connection_metrics()}
         found.update(self.component_metrics())
         found.update(self.watching.metrics())
         if self.auditor is not None:
