@@ -313,6 +313,7 @@ class Raft(State):
                 PeerStatus(
                     node, progress.match, progress.next, progress.state.value, progress.active,
                     node in self.configuration.learners, len(progress.inflights), progress.snapshot_index,
+                    not (progress.active or progress.recent),
                 )
                 for node, progress in peers
             ),

@@ -59,7 +59,8 @@ class Progress:
     first entry to send.
 
     `commit_sent`: the highest commit index sent. `waiting`: a probe is out. `active`: it was heard from since the last
-    quorum check. `quiet`: no progress since the last heartbeat. `snapshot_index`: of the snapshot being sent."""
+    quorum check; `recent`: before that, since the check before, or nothing is known yet. `quiet`: no progress since the
+    last heartbeat. `snapshot_index`: of the snapshot being sent."""
 
     __slots__ = (
         "active",
@@ -68,6 +69,7 @@ class Progress:
         "match",
         "next",
         "quiet",
+        "recent",
         "snapshot_index",
         "snapshot_ticks",
         "state",
@@ -80,6 +82,7 @@ class Progress:
         self.state = ProgressState.PROBE
         self.inflights = inflights
         self.active = active
+        self.recent = True
         self.waiting = self.quiet = False
         self.commit_sent = self.snapshot_index = NONE
         self.snapshot_ticks = 0

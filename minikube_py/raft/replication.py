@@ -127,7 +127,7 @@ class Replication:
         for node, progress in self.peers.items():
             if progress.active:
                 heard.append(node)
-            progress.active = False
+            progress.recent, progress.active = progress.active, False
         return quorum.has_majority(self._state.configuration, heard)
 
     def agreed(self) -> LogIndex:

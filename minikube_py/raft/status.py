@@ -10,7 +10,8 @@ from minikube_py.raft.ready import Role
 
 
 class PeerStatus(NamedTuple):
-    """The leader's view of a peer. `state`: "probe", "replicate" or "snapshot"; `active`: heard from recently."""
+    """The leader's view of a peer. `state`: "probe", "replicate" or "snapshot"; `active`: heard from recently;
+    `silent`: for an election timeout or more, so that its process has ended or is cut off."""
 
     id: NodeId
     match: LogIndex
@@ -20,6 +21,7 @@ class PeerStatus(NamedTuple):
     learner: bool
     inflight_messages: int
     snapshot_index: LogIndex
+    silent: bool = False
 
 
 class Status(NamedTuple):

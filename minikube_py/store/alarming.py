@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from minikube_py.errors import InvalidRequest, shown
 from minikube_py.mvcc.alarms import CORRUPT, NOSPACE
 from minikube_py.mvcc.types import Alarm, Command, SetAlarm
+from minikube_py.raft.configuration import NodeId
 from minikube_py.store.room import where
 
 if TYPE_CHECKING:
@@ -18,6 +20,15 @@ AGAIN_S: Final = 1.0
 
 Ask = Callable[[Command], None]
 """Has the current leader propose a command; the request may be lost."""
+
+
+def wanted_by(sender: NodeId, command: Command) -> SetAlarm:
+    """The alarm that another member wants: of its own disk. Whose data differ only a leader's own comparison says.
+
+    Raises: InvalidRequest for anything else."""
+    if type(command) is not SetAlarm or (command.member, command.kind) != (sender, NOSPACE):
+        raise InvalidRequest(f"a member asks for {NOSPACE} of itself alone, not for {shown(command)}")
+    return command
 
 
 class Alarming:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgpack
 
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import MinikubeError, shown
 from minikube_py.mvcc.alarms import CORRUPT
-from minikube_py.mvcc.types import SetAlarm
+from minikube_py.mvcc.types import Command, SetAlarm
 from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.alarming import Ask
 
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
@@ -49,9 +48,9 @@ def judge(hashes: Mapping[int, int], voters: frozenset[NodeId]) -> Verdict:
 class HashCheck:
     """One member's check: compares while it leads, always answers."""
 
-    def __init__(self, member: StoreMember, ask: Ask) -> None:
+    def __init__(self, member: StoreMember, propose: Callable[[Command], None]) -> None:
         self._member = member
-        self._ask = ask
+        self._propose = propose
         self._number = 0
         self._hashes: dict[int, int] = {}
         self._answering: asyncio.Task[None] | None = None
@@ -75,13 +74,13 @@ class HashCheck:
     def heard(self, sender: NodeId, kind: int, arguments: list[Any]) -> None:
         """Raises: ValueError if it is not a message of this protocol."""
         if kind == SAID:
-            number, digest = arguments
-            if number == self._number and type(digest) is int:
+            number, digest = _two(arguments)
+            if number == self._number and self._member.membership.get(sender) is not None:
                 self._hashes[sender] = digest
             return
-        number, revision = arguments
-        if type(number) is not int or type(revision) is not int:
-            raise ValueError("a hash request is two numbers")
+        if kind != ASKED:
+            raise ValueError(f"{shown(kind)} is no kind of message")
+        number, revision = _two(arguments)
         if self._answering is None or self._answering.done():
             self._answering = self._member.loop.create_task(self._answer(sender, number, revision))
 
@@ -112,7 +111,7 @@ class HashCheck:
 
     def _act(self, verdict: Verdict) -> None:
         for member in verdict.odd or (0,):
-            self._ask(SetAlarm(True, member, CORRUPT))
+            self._propose(SetAlarm(True, member, CORRUPT))
 
     async def _answer(self, to: NodeId, number: int, revision: int) -> None:
         """A lagging member answers when it has applied that revision."""
@@ -131,3 +130,10 @@ class HashCheck:
             return await member.hash(revision, rows=False)
         except MinikubeError:
             return None
+
+
+def _two(arguments: list[Any]) -> list[int]:
+    """Raises: ValueError."""
+    if [type(each) for each in arguments] != [int, int]:
+        raise ValueError("two numbers belong to it")
+    return arguments

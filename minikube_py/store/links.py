@@ -17,7 +17,8 @@ class PeerLinks(Protocol):
         """In order per receiver. With a SNAPSHOT message the snapshot itself is sent separately."""
 
     def update(self, members: Sequence[Member], removed: Sequence[NodeId]) -> None:
-        """All current members, this one included, and those to notify of their removal."""
+        """All that take part, this member included, and those to notify of their removal. A member without a `peer`
+        address is known by its id alone, until it opens a link."""
 
 
 class NoLinks:

@@ -18,7 +18,7 @@ from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, RangeRequest, RangeResult
-from minikube_py.raft.configuration import NodeId
+from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import Message, MessageType, Term
 from minikube_py.raft.node import Raft
 from minikube_py.store.alarming import aside_text, stands_aside
@@ -32,7 +32,7 @@ from minikube_py.store.links import PeerLinks
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member_config import MemberConfig as MemberConfig
 from minikube_py.store.member_status import PREFIX, metrics_of, status_of
-from minikube_py.store.membership import MemberChange, Membership
+from minikube_py.store.membership import Member, MemberChange, Membership
 from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
 from minikube_py.store.replica import Replica, Reply
@@ -97,6 +97,8 @@ class StoreMember:
         self._leading = Term(0)
         self._leader = NodeId(0)
         self._membership = Membership()
+        self._configuration = Configuration(frozenset())
+        self._reached: tuple[Member, ...] = ()
         self.leader_listeners: list[Callable[[], None]] = []
         """Called when the known leader or the members change; must not raise."""
         self._queries = QueryMetrics()
@@ -366,6 +368,7 @@ class StoreMember:
         if (
             replica.leading != self._leading
             or replica.membership is not self._membership
+            or replica.raft.configuration is not self._configuration
             or replica.raft.leader != self._leader
         ):
             self._changed()
@@ -382,9 +385,10 @@ class StoreMember:
                 self.lessor.restart(self.state.leases())
             else:
                 self.lessor.clear()
-        if replica.membership is not self._membership:
-            self._membership = replica.membership
-            self._turns.links.update(self._membership.members, self._membership.removed)
+        if replica.membership is not self._membership or replica.raft.configuration is not self._configuration:
+            self._membership, self._configuration = replica.membership, replica.raft.configuration
+            self._reached, removed = self._membership.reached(self._configuration, self._reached)
+            self._turns.links.update(self._reached, removed)
             self._catch_up_soon()
         self._leader = replica.raft.leader
         for listener in self.leader_listeners:

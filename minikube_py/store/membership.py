@@ -146,6 +146,16 @@ class Membership:
             learners=frozenset(member.id for member in self.members if member.learner),
         )
 
+    def reached(
+        self, configuration: Configuration, before: Iterable[Member]
+    ) -> tuple[tuple[Member, ...], tuple[NodeId, ...]]:
+        """Whom to keep links with, and whom to refuse as removed: one that left the record votes, and serves, until it
+        is in neither half of a joint configuration (the thesis, 4.3). `before`: those known so far."""
+        left = {member.id: member for member in before}
+        staying = [id for id in configuration.electors() if self.get(id) is None]
+        members = (*self.members, *(left.get(id, Member(id, f"{id:x}")) for id in staying))
+        return members, tuple(id for id in self.removed if id not in staying)
+
     def conf_change(self, change: MemberChange) -> ConfChange:
         """The proposal for Raft, with `change` as its context. Raises: InvalidRequest if it does not fit."""
         after = self.apply(change)

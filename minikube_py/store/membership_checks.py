@@ -9,6 +9,7 @@ from minikube_py.store.membership import ChangeKind, MemberChange, Membership
 
 NOT_CAUGHT_UP = "has not caught up yet"
 NO_MAJORITY = "no majority"
+IN_TOUCH = "is in touch"
 PROMOTE_LAG_ENTRIES = 1000
 """A learner this close to the leader's last entry has caught up."""
 
@@ -34,6 +35,9 @@ def heir(status: Status) -> NodeId | None:
 
 def check_timely(change: MemberChange, membership: Membership, status: Status) -> None:
     """Raises: Unavailable if the change is valid but would cost the cluster its quorum now, or put it at risk."""
+    if change.kind == ChangeKind.JOIN:
+        _check_replaced(change, membership, status)
+        return
     member = membership.get(change.id) if change.id else membership.named(change.name)
     if member is None:
         return
@@ -48,3 +52,15 @@ def check_timely(change: MemberChange, membership: Membership, status: Status) -
                 f"without {member.name} only {len(in_touch)} of {len(left)} voters are reachable, {NO_MAJORITY}: "
                 "restore another one first"
             )
+
+
+def _check_replaced(change: MemberChange, membership: Membership, status: Status) -> None:
+    """One that still runs is not replaced: whoever asks may be a second process under its name."""
+    standing = membership.named(change.name)
+    if not change.rejoin or standing is None or standing.id == change.id:
+        return
+    if standing.id in {status.id, *(peer.id for peer in status.peers if not peer.silent)}:
+        raise Unavailable(
+            f"{standing.name} (member {standing.id:x}) {IN_TOUCH}, or was less than two election timeouts ago: it is "
+            "replaced once it is silent; end its process first"
+        )

@@ -186,7 +186,7 @@ class Peers:
         for id, sender in list(self._senders.items()):
             known = wanted.get(id)
             stays = known.peer == sender.member.peer if known else id not in self._removed and (
-                sender.lagging_until > applied or not self._is_member
+                sender.lagging_until > applied or not self._is_member or id in self._members
             )
             if not stays:
                 self._leave(id)
@@ -307,7 +307,8 @@ class Peers:
         connection.welcome(hello.sender, self.cluster_id, self.own.id)
         if before is not None:
             before.abort("the peer opened a new link")
-        if hello.sender not in self._members:
+        known = self._members.get(hello.sender)
+        if known is None or not known.peer:
             self._lagging[connection] = hello.applied
             if hello.sender not in self._senders and hello.address and len(self._senders) < 2 * MEMBERS_MAX:
                 # Needed to answer it at all: it may be a candidate that needs this vote.

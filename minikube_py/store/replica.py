@@ -561,8 +561,8 @@ class Replica:
 
     @property
     def removed(self) -> bool:
-        """This member has been removed permanently, as far as it knows."""
-        return self.member_id in self.membership.removed
+        """Removed permanently, as far as it knows, and in no half of a joint configuration that needs its vote."""
+        return self.member_id in self.membership.removed and not self.raft.configuration.contains(self.member_id)
 
     def reads_are_local(self) -> bool:
         """A sole voter that leads and has applied an entry of its term has applied everything ever acknowledged."""

@@ -11,10 +11,10 @@ import msgpack
 from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
 from minikube_py.mvcc.codec import pack, unpack
 from minikube_py.mvcc.tables import NOT_JSON, Degraded
-from minikube_py.mvcc.types import Command, Compact, Result, SetAlarm
+from minikube_py.mvcc.types import Command, Compact, Result
 from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.alarming import Alarming
+from minikube_py.store.alarming import Alarming, wanted_by
 from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
 from minikube_py.store.folder import FolderLost
@@ -55,7 +55,7 @@ class Upkeep:
         self._spare = Retry(self._clock)
         member.room.trials = self._spare, member.snapshotter.retry
         self.alarming = Alarming(member, self._ask)
-        self.hash_check = HashCheck(member, self._ask)
+        self.hash_check = HashCheck(member, self._propose)
         self.compaction = CompactionPolicy(config.retain_s, config.retain_bytes)
 
     def start(self) -> list[asyncio.Task[None]]:
@@ -112,17 +112,19 @@ class Upkeep:
             self._promote()
 
     def heard(self, sender: NodeId, words: bytes) -> None:
-        """A message from another member; unknown ones are ignored, as from a later version."""
+        """A message from another member. What no member of this release says is refused, and counted."""
+        member = self._member
         try:
             kind, *arguments = msgpack.unpackb(words)
             if kind != PROPOSE:
                 self.hash_check.heard(sender, kind, arguments)
                 return
-            command = unpack(arguments[0])
-            if type(command) is SetAlarm and self._member.replica.leading:
+            [packed] = arguments
+            command = wanted_by(sender, unpack(packed))
+            if member.replica.leading and member.membership.get(sender) is not None:
                 self._propose(command)
-        except (ValueError, TypeError, LookupError, InvalidRequest, msgpack.UnpackException):
-            pass
+        except (ValueError, TypeError, InvalidRequest, msgpack.UnpackException) as error:
+            member.replica.refusals.refuse(sender, f"it told what no member says: {error}", member.raft.configuration)
 
     def _ask(self, command: Command) -> None:
         """Has the current leader propose it."""

@@ -165,3 +165,46 @@ def test_an_acknowledgement_of_what_was_never_sent_is_not_believed():
     before = peer(net, 1, 2)
     unchanged(net[1].raft, Message(APPEND_REPLY, 2, 1, 2, index=50), ClaimRefused, "acknowledges entry 50")
     assert peer(net, 1, 2) == before
+
+
+def test_entries_that_were_lost_are_noticed_also_where_an_append_comes_before_the_heartbeat():
+    """An append that does not fit shows no more than who leads: what was acknowledged in this term may be gone."""
+    net = led()
+    for data in (b"a", b"b", b"c", b"d"):
+        net.propose(1, data)
+    net.crash(2)
+    disk = net[2].disk
+    disk.entries, disk.hard_state = disk.entries[:2], disk.hard_state._replace(commit=2)
+    net[2].up = True
+    net[2].start()
+    two = net[2].raft
+    last = two.log.last_index
+    two.step(Message(APPEND, 1, 2, two.term, two.term, 6, 6, [Entry(two.term, 7, b"e")]))
+    assert two.leader == 1 and two.log.last_index == last < 6
+    with pytest.raises(AcknowledgedLost, match="acknowledged entries are lost"):
+        two.step(Message(HEARTBEAT, 1, 2, two.term, commit=6))
+
+
+def test_a_leader_is_denied_too_at_the_last_entry_that_a_snapshot_replaced():
+    net = led()
+    for data in (b"a", b"b", b"c"):
+        net.propose(1, data)
+    two = net[2].raft
+    two.compact(two.log.applied)
+    index = two.log.offset
+    assert index == two.log.committed > 0
+    unchanged(two, Message(APPEND, 1, 2, two.term, 1, index, index), LogDenied, f"entry {index} of term 2 is committed")
+
+
+def test_a_denial_lasts_while_entries_fit_to_one_before_the_commit():
+    net = led()
+    for data in (b"a", b"b"):
+        net.propose(1, data)
+    two = net[2].raft
+    commit, term = two.log.committed, two.term
+    unchanged(two, Message(APPEND, 1, 2, term, 1, commit, commit), LogDenied, "is committed here")
+    unchanged(two, Message(APPEND, 1, 2, term, term, commit - 1, commit), LogDenied, "another log")
+    unchanged(two, Message(HEARTBEAT, 1, 2, term), LogDenied, "another log")
+    two.step(Message(APPEND, 1, 2, term, term, commit, commit))
+    two.step(Message(HEARTBEAT, 1, 2, term))
+    assert two.leader == 1

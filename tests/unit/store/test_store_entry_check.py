@@ -3,6 +3,9 @@ configuration alike."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import edges
 import msgpack
 import pytest
@@ -10,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replica_net import CLUSTER, Outcome, ReplicaNet
 
-from minikube_py.errors import InvalidRequest
-from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.errors import Corruption, InvalidRequest
+from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.types import Put, RaiseVersion
 from minikube_py.mvcc.versions import LATEST
-from minikube_py.raft.codec import decode_change, encode_change
+from minikube_py.raft.codec import Malformed, decode_change, encode_change
 from minikube_py.raft.configuration import Change, ChangeType, ConfChange, Configuration, NodeId, changed
 from minikube_py.raft.message import Entry, EntryKind, LogIndex, Message, MessageType, Term
-from minikube_py.store import releases
+from minikube_py.store import recovery, releases
 from minikube_py.store.membership import (
     ChangeKind,
     Member,
@@ -152,6 +155,57 @@ def test_what_is_applied_is_not_kept_and_what_is_kept_is_counted_as_it_is_decode
     assert (check._commands, check._size_bytes) == ({}, 0)
 
 
+def test_a_committed_change_of_a_later_kind_is_never_skipped() -> None:
+    fields = [0, "", "", "", False, False, []]
+    for later in ([99, *fields], [2, *fields, 1, 5]):
+        context = msgpack.packb(later)
+        entry = Entry(Term(1), LogIndex(5), encode_change(ConfChange(context=context)), EntryKind.CHANGE)
+        with pytest.raises(Inapplicable, match="cannot apply entry 5: not a change of members of this release"):
+            applied_change(entry, RECORDS[0], RECORDS[0].configuration())
+    junk = Entry(Term(1), LogIndex(5), b"junk", EntryKind.CHANGE)
+    skipped = applied_change(junk, RECORDS[0], RECORDS[0].configuration())
+    assert isinstance(skipped, str) and "was skipped" in skipped
+
+
+def test_a_member_that_applies_a_joint_change_and_its_leave_at_once_leaves_too() -> None:
+    """Whether the second one fits depends on the first one."""
+    net = ReplicaNet()
+    leader = net.leader()
+    gone, other = (id for id in net.nodes if id != leader.member_id)
+    net.isolate(gone)
+    net.add(9, None)
+    net.nodes[9].bootstrap = Bootstrap(CLUSTER, NodeId(9))
+    net.nodes[9].start()
+    assert net.change(ChangeKind.JOIN, id=NodeId(9), name=f"store-{gone}", rejoin=True).done and net.put(b"/a").done
+    net.tick(3)
+    before = net[other].membership, net[other].raft.configuration
+    assert not before[1].joint and not before[1].contains(NodeId(gone))
+    net.nodes[other].crash(power=False)
+    net.nodes[other].start()
+    net.until(lambda: net[other].raft.log.applied >= leader.raft.log.applied)
+    assert (net[other].membership, net[other].raft.configuration) == before and not net[other].refusals.told()
+
+
+def loaded(entry: Entry, *, commit: int, snapshot: int) -> Any:
+    """What `_check_entries` reads of a folder: one entry, the saved commit, the index of the snapshot."""
+    log = SimpleNamespace(entries=[entry], state=SimpleNamespace(commit=commit), joined=True)
+    newest = SimpleNamespace(head=SimpleNamespace(index=snapshot)) if snapshot else None
+    return SimpleNamespace(log=log, snapshot=newest)
+
+
+@pytest.mark.parametrize(("commit", "snapshot"), [(4, 0), (0, 4), (2, 4), (4, 2)])
+def test_a_start_checks_what_may_not_be_committed_from_the_first_such_entry_on(commit: int, snapshot: int) -> None:
+    """Behind the saved commit and the snapshot alike; up to them everybody skips what nobody can read."""
+    files: Any = SimpleNamespace(disk=SimpleNamespace(path="/data"))
+
+    def junk(index: int) -> Entry:
+        return Entry(Term(1), LogIndex(index), b"junk", EntryKind.CHANGE)
+
+    recovery._check_entries(files, loaded(junk(4), commit=commit, snapshot=snapshot))
+    with pytest.raises(Corruption, match="cannot apply entry 5, a change of members"):
+        recovery._check_entries(files, loaded(junk(5), commit=commit, snapshot=snapshot))
+
+
 # -- laws
 
 ENTRIES = st.lists(st.tuples(st.integers(1, 6), st.one_of(edges.packed, edges.hostile_bytes)), max_size=12)
@@ -203,7 +257,7 @@ JOINT = changed(
     RECORDS[0].configuration(), ConfChange((Change(0, NodeId(5)), Change(ChangeType.REMOVE, NodeId(1))))
 )
 CONTEXTS = st.sampled_from(
-    [b"", b"junk"]
+    [b"", b"junk", msgpack.packb([99, 0, "", "", "", False, False, []])]
     + [
         encode_member_change(MemberChange(kind, id=NodeId(id), name=f"store-{id}"))
         for kind in ChangeKind
@@ -213,6 +267,19 @@ CONTEXTS = st.sampled_from(
 STEPS = st.lists(st.builds(Change, st.sampled_from([0, 1, 2]), st.integers(1, 5)), max_size=3)
 READABLE = st.builds(lambda steps, leave, context: encode_change(ConfChange(tuple(steps), leave, context)),
                      STEPS, st.booleans(), CONTEXTS)
+
+
+def later(data: bytes) -> bool:
+    """Whether a later version may know this change."""
+    try:
+        change = decode_change(data)
+        if change.context:
+            decode_member_change(change.context)
+    except NewerMessage:
+        return True
+    except (Malformed, InvalidRequest):
+        pass
+    return False
 
 
 @settings(max_examples=200, deadline=None)
@@ -234,8 +301,9 @@ def test_what_is_skipped_is_exactly_what_earlier_releases_ended_at(data: bytes, 
     try:
         after = applied_change(Entry(Term(1), LogIndex(7), data, EntryKind.CHANGE), record, configuration)
     except Inapplicable:
-        assert earlier() is None
+        assert earlier() is None and later(data)
         return
+    assert not later(data)
     assert (after if isinstance(after, Membership) else None) == earlier()
 
 

@@ -28,7 +28,7 @@ from minikube_py.store.membership_checks import PROMOTE_LAG_ENTRIES, caught_up, 
 async def compared(member: Noted, check: HashCheck, answers: dict[int, list[int]]) -> list[SetAlarm]:
     """Each other member answers with the next of its hashes, one without any never."""
     asked: list[SetAlarm] = []
-    check._ask = asked.append  # type: ignore[method-assign, assignment]
+    check._propose = asked.append  # type: ignore[method-assign, assignment]
     left = {id: list(hashes) for id, hashes in answers.items()}
 
     def tell(to: NodeId, words: bytes) -> None:
@@ -37,7 +37,9 @@ async def compared(member: Noted, check: HashCheck, answers: dict[int, list[int]
         if left[to]:
             member.loop.call_later(0.1, check.heard, to, hash_check.SAID, [number, left[to].pop(0)])
             member.loop.call_later(0.1, check.heard, to, hash_check.SAID, [number - 1, 12345])
-            member.loop.call_later(0.1, check.heard, to, hash_check.SAID, [number, "no hash"])
+            member.loop.call_later(0.1, check.heard, NodeId(9), hash_check.SAID, [number, 12345])
+            with pytest.raises(ValueError, match="two numbers"):
+                check.heard(to, hash_check.SAID, [number, "no hash"])
 
     member.tell = tell  # type: ignore[method-assign, assignment]
     async with Running(check.run()):

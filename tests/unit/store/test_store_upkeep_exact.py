@@ -18,6 +18,8 @@ from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.alarming import AGAIN_S, Alarming, stands_aside
 from minikube_py.store.folder import FolderLost
+from minikube_py.store.membership import Member, Membership
+from minikube_py.store.releases import Refusals
 from minikube_py.store.upkeep import BUILD_ROWS, BUILD_STEPS_MAX, SLICE_PAUSE_S, UPKEEP_TICKS
 
 # -- by the tick -------------------------------------------------------------------------------------------------------
@@ -130,13 +132,17 @@ ALARM = SetAlarm(True, 2, NOSPACE)
         (b"\xc1", True, []),
     ],
 )
-async def test_what_another_member_says_is_proposed_if_it_is_an_alarm_and_else_passed_over(
+async def test_what_another_member_says_is_proposed_if_it_is_an_alarm_and_else_refused(
     words: bytes, leads: bool, wanted: list[Any]
 ) -> None:
     member = Noted()
     member.replica.leading = 3 if leads else 0
+    member.membership = Membership.of([Member(NodeId(id), f"m{id}", f"h:{id}") for id in (1, 2)])
+    member.raft.configuration = member.membership.configuration()
+    member.replica.refusals = Refusals()
     kept(member).heard(NodeId(2), words)
     assert member.proposed() == wanted and member.named("tell") == []
+    assert member.replica.refusals.count == (leads and not wanted)
 
 
 async def test_the_leader_proposes_and_the_others_tell_it() -> None:
