@@ -18,7 +18,7 @@ NO_LIMITS = re.compile(
     r"raft/quorum\.NOTHING|raft/reads\.ID_BYTES|wal/record\.HEADER_BYTES|wal/checksums\.(POLYNOMIAL|ONE|ORDER)|"
     r"wal/segment\.(FORMAT_VERSION|HEAD_BYTES)|mvcc/codec\..*|mvcc/versions\..*|mvcc/auth\.(READ|WRITE|READWRITE)|"
     r"mvcc/lease\.NO_LEASE|mvcc/successor\.FIRST_REVISION|mvcc/validate\.INT64_(MIN|MAX)|mvcc/snapshot\.(?!S\w+_).*|"
-    r"mvcc/snapshot\.USERS_AND_ROLES|store/behind_gaps\.CHANGE|store/client_session\.IDLE|store/framing\.TEXT_SHOWN|"
+    r"mvcc/snapshot\.USERS_AND_ROLES|store/behind_gaps\.CHANGE|store/client_session\.IDLE|"
     r"store/hash_check\.(ASKED|SAID)|store/identity\.ID_BITS|store/membership\.(ID_MAX|NO_ID)|"
     r"store/(peer_)?protocol\.(\w*VERSION|SERIALIZABLE)|store/upkeep\.PROPOSE|"
     r"raft/state\.RaftConfig\.release|store/(replica|member)_config\.\w+\.version"

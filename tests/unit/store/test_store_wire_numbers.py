@@ -49,7 +49,6 @@ NUMBERS = {
     "raft/message": "NOBODY=0",
     "raft/reads": "ID_BYTES=8",
     "raft/state": "TRANSFER=b'transfer'",
-    "store/framing": "TEXT_SHOWN=20",
     "store/hash_check": "ASKED=1 SAID=2",
     "store/identity": "ID_BITS=63",
     "store/membership": "ID_MAX=9223372036854775807 NO_ID=0",
