@@ -44,7 +44,7 @@ class Journal:
         if path.exists() and path.stat().st_size:
             self._read(header, resume)
         elif resume:
-            raise StudyError(f"nothing to resume: {path} is not there; leave --resume out to begin")
+            raise StudyError(f"nothing to resume or report: {path} is not there; begin without --resume and --report")
         self._file = path.open("ab")
         if not self.records and not path.stat().st_size:
             self._write({**header, "about": self.about})

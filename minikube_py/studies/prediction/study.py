@@ -83,7 +83,7 @@ class Prediction(Contest):
         "evictions": "pods evicted for want of memory, of 100 that were placed",
     }
     mode_notes = {
-        "quick": "Quick mode: 8 clusters, the replayed day and a busier generated one. Full mode was not run."
+        "quick": "Quick mode: 8 clusters, the replayed day and a busier generated one."
     }
 
     def world(self, design: Design, levels: Levels, seed: int) -> OneDay:

@@ -31,5 +31,7 @@ def test_the_tutorial_runs_as_typed(
             for line in text.splitlines():
                 # Which cluster is the least depends on the release of hypothesis.
                 shown = line.removeprefix("    #").strip() if "#" in line else line
-                assert line.startswith(("    node", "    pod")) or shown.strip() in printed, line
+                parts = [part.strip() for part in shown.split("...")]
+                drawn = line.startswith(("    node", "    pod"))
+                assert drawn or all(part in printed for part in parts), line
     assert ran == [1, 0, 0]

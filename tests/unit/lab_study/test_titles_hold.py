@@ -225,7 +225,7 @@ def constants(figure: Shown) -> bool:
 
 
 JUDGES: Mapping[str, Callable[[Shown], bool]] = {
-    "On the replayed day predictors of usage let pods reserve 1.6 to 1.7 times the CPU that nodes have; perfect foresight lets them reserve 2.0 times": usable,
+    "On the replayed day, where memory is the limit, predicting usage lets pods reserve 1.6 to 1.7 times the CPU that nodes have; perfect foresight 2.0 times": usable,
     "CPU ran short only on the busier day, in fewer than 4 of 1,000 minutes of nodes; with percentile surely more often than with any other predictor":
         violations,
     "Of these fronts only the skyline lets through none of the full shards": skyline_alone,

@@ -1,0 +1,33 @@
+"""The how-to of fronts, as typed: its files in an empty folder, its commands one after another."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from minikube_py.cli import main
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "a-front-of-your-own.md"
+BLOCK = re.compile(r"```(python|)\n(.*?)```", re.DOTALL)
+
+
+def test_the_how_to_runs_as_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ran: list[int] = []
+    printed = ""
+    for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        if kind:
+            name, _, body = text.partition("\n")
+            (tmp_path / name.removeprefix("# ")).write_text(body)
+        else:
+            ran.append(main.main(shlex.split(text)[1:]))
+            printed += capsys.readouterr().out
+    assert ran == [0, 1]
+    assert "highest: all laws hold" in printed
+    assert "it is exact" in printed
