@@ -17,8 +17,9 @@ from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import Code, CycleState, FitError
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
+from minikube_py.scheduler.packing.devices import DEVICES_MAX
 from minikube_py.scheduler.packing.fragmentation import Fragmentation, Shape, typical
-from minikube_py.scheduler.packing.policies import GPU_RESOURCE, MODEL_LABEL, POLICIES
+from minikube_py.scheduler.packing.policies import BEYOND, GPU_RESOURCE, MODEL_LABEL, POLICIES
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.registry import BUILT_IN
 
@@ -301,6 +302,52 @@ def test_a_pod_that_asks_for_one_and_a_half_is_told_so() -> None:
     assert caught.value.diagnosis.unschedulable_slots == []
     status = world.plugin.filter(CycleState(), world.pod(1, 1500), world.cache.columns.by_name["n0"])
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_node_has_up_to_64_devices_and_none_is_promised_twice(policy: str) -> None:
+    world = World(policy, {Shape(0, 1000, 1): 1, Shape(0, 500, 1): 1}, 1)
+    world.put_node(0, 64000, DEVICES_MAX, "T4")
+    world.put_node(1, 64000, 2, "T4")
+    for wanted in (64000, 1000, 500, 0, 500):
+        pod = world.pod(1, wanted)
+        world.forms_agree(pod)
+        world.place(pod)
+    world.remove(0)
+    for wanted in (32000, 31000, 500, 600, 700, 500, 33000):
+        pod = world.pod(1, wanted)
+        world.forms_agree(pod)
+        world.place(pod)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_node_or_a_pod_with_more_than_64_devices_is_bounded_and_says_so(policy: str) -> None:
+    world = World(policy, {Shape(0, 1000, 1): 1, Shape(0, 500, 1): 1}, 1)
+    world.put_node(0, 64000, 10**12, "T4")
+    with pytest.raises(FitError, match="1 node\\(s\\) had more than 64 GPUs, which count as none"):
+        world.evaluator.choose(world.pod(1, 500))
+    node = world.cache.columns.by_name["n0"]
+    assert world.plugin.filter(CycleState(), world.pod(1, 500), node) is BEYOND
+    assert not world.plugin.devices.known(node)
+    with pytest.raises(FitError, match="pod asks for more than 64 GPUs") as caught:
+        world.evaluator.choose(world.pod(1, 65_000))
+    assert caught.value.diagnosis.unschedulable_slots == []
+    # Of another scheduler, which counts otherwise.
+    for wanted in (70_000, 10**13):
+        world.cache.assume(world.pod(1, wanted), "n0")
+    world.put_node(1, 64000, 2, "T4")
+    assert world.evaluator.choose(world.pod(1, 500)).node.name == "n1"
+    assert world.evaluator.choose(world.pod(1, 2000)).node.name == "n1"
+
+
+def test_rows_that_could_not_be_computed_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("fgd", {Shape(0, 1000, 1): 1}, 1)
+    world.put_node(0, 64000, 2, "T4")
+    with monkeypatch.context() as patched:
+        patched.setattr(world.plugin.devices, "left_of", lambda node: [][1])
+        with pytest.raises(IndexError):
+            world.plugin.devices.catch_up()
+    assert world.evaluator.choose(world.pod(1, 2000)).node.name == "n0"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def check(
             # All the others would find the same.
             return verdict
     say("two processes with different hash seeds")
-    verdict.parts.append(_in_other_processes(target, args, seed))
+    verdict.parts.append(in_other_processes(__name__, target, args, seed))
     if verdict.holds and with_bench:
         say("cost beside the built-in plugins")
         verdict.costs = bench.beside_the_others(subject, words, seed)
@@ -155,11 +155,12 @@ def _least(case: Case, broken: Broken, judged: Callable[[Case], None]) -> tuple[
     return least(case, breaks), found[-1]
 
 
-def _in_other_processes(target: str, args: Mapping[str, Any], seed: int) -> Part:
+def in_other_processes(module: str, target: str, args: Mapping[str, Any], seed: int) -> Part:
+    """`module`: prints a digest of the answers, given the target, its args as JSON and the seed."""
     part = Part(
         "processes", f"{DIGESTED} generated clusters in two processes with different hash seeds: the same answers"
     )
-    words = [sys.executable, "-m", "minikube_py.lab.plugins.check", target, json.dumps(dict(args)), str(seed)]
+    words = [sys.executable, "-m", module, target, json.dumps(dict(args)), str(seed)]
     answers = []
     for hash_seed in HASH_SEEDS:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

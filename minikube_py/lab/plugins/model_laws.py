@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from minikube_py.lab.conformance.check import Failure, Part
 from minikube_py.lab.conformance.program import Broken
+from minikube_py.lab.plugins.check import DIGESTED, in_other_processes
 from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
 from minikube_py.own_code import RAISED, module_of, told
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
 from minikube_py.scheduler.flow.graph import Graph, TaskClass
-from minikube_py.scheduler.flow.model import CostModel, MachineClass, Machines, ModelError, Task
+from minikube_py.scheduler.flow.model import FORMS, CostModel, MachineClass, Machines, ModelError, Task
 from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.problem import Problem, faults
 from minikube_py.scheduler.flow.solvers import available
-from minikube_py.scheduler.objects import project_node, project_pod
+from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 
 Say = Callable[[str], None]
 COUNTS: Final = (1, 3, 40)
@@ -36,16 +41,20 @@ class Subject(NamedTuple):
         return model_named(self.target, self.args, random.Random(seed))
 
 
+def columns_of(case: Case) -> NodeColumns:
+    cache = Cache()
+    for node in case.nodes:
+        cache.put_node(project_node(node))
+    for pod in case.bound:
+        cache.put_pod(project_pod(pod))
+    return cache.columns
+
+
 class World:
     """A drawn cluster, and a model initialised with it."""
 
     def __init__(self, subject: Subject, case: Case) -> None:
-        cache = Cache()
-        for node in case.nodes:
-            cache.put_node(project_node(node))
-        for pod in case.bound:
-            cache.put_pod(project_pod(pod))
-        self.columns: NodeColumns = cache.columns
+        self.columns = columns_of(case)
         slots = np.flatnonzero(self.columns.present[: self.columns.size])
         self.machines = Machines(self.columns.some(slots), slots)
         pods = [project_pod(pod) for pod in case.pods]
@@ -83,13 +92,10 @@ def forms_agree(subject: Subject, case: Case) -> None:
     model, machines = world.model, world.machines
     ecs = [ec for task in world.tasks for ec in model.get_task_equiv_classes(task)]
     kind = type(model)
-    for many, one, given in (
-        ("equiv_class_to_resource_nodes", "equiv_class_to_resource_node", [(ec,) for ec in ecs]),
-        ("resource_nodes_to_resource_nodes", "resource_node_to_resource_node", [()]),
-        ("leaf_resource_nodes_to_sink", "leaf_resource_node_to_sink", [()]),
-    ):
+    for one, many in FORMS.items():
         if not _is_own(kind, many) or not _is_own(kind, one):
             continue
+        given: list[tuple[Any, ...]] = [(ec,) for ec in ecs] if one.startswith("equiv_class") else [()]
         for first in given:
             alone = [getattr(model, one)(*first, machine)[:2] for machine in machines]
             _compare(many, one, machines, getattr(model, many)(*first, machines), alone)
@@ -152,6 +158,37 @@ def solvers_agree(subject: Subject, case: Case) -> None:
         raise Broken("all solvers find the same cost", str(prices))
 
 
+def nothing_is_changed(subject: Subject, case: Case) -> None:
+    """Nodes and pods are the scheduler's own, for all profiles."""
+    world = World(subject, case)
+    world.graph()
+    before = _state_of(columns_of(case), [project_pod(pod) for pod in case.pods])
+    after = _state_of(world.columns, [task.pod for task in world.tasks])
+    for what, was in before.items():
+        if after[what] != was:
+            raise Broken("it changes no node and no pod", f"{what}: {was} before, {after[what]} after")
+
+
+def _state_of(columns: NodeColumns, pods: Sequence[PodInfo]) -> dict[str, object]:
+    found: dict[str, object] = {f"pod {pod.name}": (dict(pod.labels), pod.spec.requests, pod.priority) for pod in pods}
+    for node in filter(None, columns.by_slot):
+        others = dict(node.labels), node.taints, node.unschedulable
+        found[f"node {node.name}"] = dict(node.requested), dict(node.allocatable), sorted(node.pods), others
+    return found
+
+
+def digest(subject: Subject, words: Words, seed: int) -> str:
+    """Of the graphs of drawn clusters: equal in every process."""
+    found, rng = hashlib.sha256(), random.Random(seed)
+    for _ in range(DIGESTED):
+        try:
+            problem = World(subject, drawn_case(rng, words)).graph()[1]
+            found.update(b"".join(b"-" if part is None else part.tobytes() for part in problem))
+        except ModelError as error:
+            found.update(str(error).encode())
+    return found.hexdigest()
+
+
 LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
     "answers": ("{} generated clusters: every arc has an integer cost and capacity", answers),
     "forms": ("{} generated clusters: arcs one by one and all at once", forms_agree),
@@ -160,6 +197,7 @@ LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
         waiting_never_helps,
     ),
     "seed": ("{} generated clusters: a second run gives the same", one_seed_one_answer),
+    "pure": ("{} generated clusters: no node and no pod is changed", nothing_is_changed),
     "flow": ("{} generated clusters: all solvers find flows of equal cost", solvers_agree),
 }
 
@@ -170,16 +208,22 @@ def check(
     """The model's name, and the results. Raises: ConfigError."""
     subject = Subject(target, args)
     name = subject.make().name
-    place = target.rpartition(":")[0]
-    words = words_of(module_of(place) if place else None, args)
+    words = _words(subject)
     parts: list[Part] = []
     for law in LAWS:
         say(LAWS[law][0].format(examples))
         parts.append(judge(law, subject, words, examples, seed))
         if parts[0].failure is not None:
             # All the others would find the same.
-            break
+            return name, parts
+    say("two processes with different hash seeds")
+    parts.append(in_other_processes(__name__, target, args, seed))
     return name, parts
+
+
+def _words(subject: Subject) -> Words:
+    place = subject.target.rpartition(":")[0]
+    return words_of(module_of(place) if place else None, subject.args)
 
 
 def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -> Part:
@@ -219,3 +263,15 @@ def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -
         found = last[0]
         part.failure = Failure(found.law, found.wanted, f"{listing(case)}\n# {found.law}:\n#   {found.wanted}")
     return part
+
+
+def main(target: str, args: str, seed: str) -> None:
+    """Runs in a separate process."""
+    with redirect_stdout(sys.stderr):  # What the model prints is no part of it.
+        subject = Subject(target, json.loads(args))
+        found = digest(subject, _words(subject), int(seed))
+    print(found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -50,8 +50,8 @@ class Coco(OneClass):
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
         self._resources = (CPU, MEMORY, *(str(each) for each in self.args["resources"]))
-        self._least: dict[str, int] = {}
-        self._most: dict[str, int] = {}
+        self._amounts: dict[str, tuple[int, ...]] = {}
+        self._extremes: dict[str, tuple[int, int]] = {}
         self._penalties: dict[str, dict[str, int]] = {}
 
     @staticmethod
@@ -60,17 +60,25 @@ class Coco(OneClass):
 
     # --- known pods and machines ------------------------------------------------------------------------------------
 
-    def add_machine(self, machine: Machine) -> None:
-        for resource in self._resources:
-            amount = machine.allocatable(resource)
-            self._most[resource] = max(self._most.get(resource, 0), amount)
-            self._least[resource] = min(self._least.get(resource) or amount, amount)
-
     def remove_machine(self, name: str) -> None:
         self._penalties.pop(name, None)
+        self._amounts.pop(name, None)
+        self._extremes.clear()
 
     def gather_stats(self, machine: Machine) -> None:
+        amounts = tuple(map(machine.allocatable, self._resources))
+        if self._amounts.get(machine.name) != amounts:
+            self._amounts[machine.name] = amounts
+            self._extremes.clear()
         self._penalties[machine.name] = penalties_of(machine)
+
+    def _extreme(self, resource: str) -> tuple[int, int]:
+        """The least that a machine has of it, if it has any, and the most."""
+        if not self._extremes:
+            for i, each in enumerate(self._resources):
+                amounts = [of[i] for of in self._amounts.values() if of[i]]
+                self._extremes[each] = min(amounts, default=0), max(amounts, default=0)
+        return self._extremes[resource]
 
     # --- arcs -------------------------------------------------------------------------------------------------------
 
@@ -81,7 +89,7 @@ class Coco(OneClass):
         return int(task.waited_s * 10), task.type
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
-        parts = (self.normalized(task.request(r), self._least.get(r, 0)) for r in self._resources)
+        parts = (self.normalized(task.request(r), self._extreme(r)[0]) for r in self._resources)
         base = self._priority(task) + max(self.DIMENSIONS, len(self._resources)) * OMEGA + sum(parts)
         # 1 each for machine type and interference; then tenths of seconds.
         return Arc(base + 2 + int(task.waited_s * 10))
@@ -90,7 +98,7 @@ class Coco(OneClass):
         return f"job {task.job}, {task.type}, {task.pod.spec.requests}"
 
     def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
-        parts = (self.normalized(task.request(r), self._most.get(r, 0)) for r in self._resources)
+        parts = (self.normalized(task.request(r), self._extreme(r)[1]) for r in self._resources)
         return Arc(self._priority(task) + sum(parts))
 
     def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:

@@ -173,6 +173,14 @@ class MachineClass(NamedTuple):
     number: int
 
 
+FORMS: Final[Mapping[str, str]] = {
+    "equiv_class_to_resource_node": "equiv_class_to_resource_nodes",
+    "resource_node_to_resource_node": "resource_nodes_to_resource_nodes",
+    "leaf_resource_node_to_sink": "leaf_resource_nodes_to_sink",
+}
+"""By method for one machine, the one for many."""
+
+
 class ModelError(Exception):
     """A cost model failed or returned an invalid price or capacity; the message names class, arc and pod."""
 
@@ -187,6 +195,13 @@ class CostModel:
     name = ""
     defaults: Mapping[str, Any] = {}
     machine_classes = 0
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """A class that prices one machine is asked so for many, whatever its base has for many."""
+        super().__init_subclass__(**given)
+        for one, many in FORMS.items():
+            if one in vars(cls) and many not in vars(cls):
+                setattr(cls, many, getattr(CostModel, many))
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         refuse_unknown(f"cost model {self.name or type(self).__name__}", args, self.defaults)

@@ -275,7 +275,8 @@ def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> Cos
             raise ConfigError(f"{target} is not derived from minikube_py.scheduler.flow.CostModel")
     try:
         model: CostModel = kind(args, rng)
-        model.name = name_of(kind, target, "name")
+        # An inherited name would be another model's.
+        model.name = name_of(kind, target, "name") if "name" in vars(kind) else target.rpartition(":")[2]
         tiers = model.machine_classes
     except ConfigError:
         raise

@@ -62,7 +62,7 @@ class Quincy(Slots):
         self._racks = ByLabel(str(self.args["rackLabel"]))
         self._delay = 39 * self.CORE_COST if self.args["noSchedulingDelay"] else 0
 
-    def add_machine(self, machine: Machine) -> None:
+    def gather_stats(self, machine: Machine) -> None:
         self._racks.add(machine)
 
     def remove_machine(self, name: str) -> None:
@@ -148,7 +148,11 @@ class QuincyInterference(Quincy):
         super().__init__(args, rng)
         self._penalties: dict[str, int] = {}
 
+    def task_key(self, task: Task) -> object:
+        return super().task_key(task), task.type
+
     def gather_stats(self, machine: Machine) -> None:
+        super().gather_stats(machine)
         self._penalties[machine.name] = sum(penalties_of(machine).values())
 
     def remove_machine(self, name: str) -> None:

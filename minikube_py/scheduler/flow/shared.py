@@ -57,7 +57,11 @@ class ByLabel:
         return len(self._names)
 
     def add(self, machine: Machine) -> None:
-        value = self._value_of[machine.name] = machine.labels.get(self._label, "")
+        """Also for a machine that is known: its label may have changed."""
+        value = machine.labels.get(self._label, "")
+        if self._value_of.get(machine.name, value) != value:
+            self.remove(machine.name)
+        self._value_of[machine.name] = value
         self._names.setdefault(value, {})[machine.name] = None
 
     def remove(self, name: str) -> None:

@@ -73,14 +73,12 @@ class WhareMap(Slots):
 
     # --- machines ---------------------------------------------------------------------------------------------------
 
-    def add_machine(self, machine: Machine) -> None:
-        self._types.add(machine)
-
     def remove_machine(self, name: str) -> None:
         self._types.remove(name)
         self._beside.pop(name, None)
 
     def gather_stats(self, machine: Machine) -> None:
+        self._types.add(machine)
         counts = dict.fromkeys(("devil", "rabbit", "sheep", "turtle"), 0)
         for pod in machine.info.pods.values():
             counts[task_type(pod)] += 1

@@ -17,8 +17,19 @@ from minikube_py.scheduler.objects import CPU, NodeInfo, PodInfo
 from minikube_py.scheduler.packing.fragmentation import WHOLE
 
 WIDTH_MIN: Final = 8
+DEVICES_MAX: Final = 64
+"""Of one node. A node with more counts as having none; a pod that asks for more fits nowhere."""
 SHARING: Final = 1
 """Bit 0 of `kinds`: pods that share a device; bit n: pods with n whole devices."""
+
+
+def kind_of(wanted: int) -> int:
+    """Its bit in `kinds`. All that take more than half of the devices have one: no two of them share a node."""
+    return SHARING if wanted < WHOLE else 1 << min(wanted // WHOLE, DEVICES_MAX // 2 + 1)
+
+
+def has_too_many(node: NodeInfo, resource: str) -> bool:
+    return node.allocatable.get(resource, 0) // WHOLE > DEVICES_MAX
 
 
 def asks_oddly(wanted: int) -> bool:
@@ -97,11 +108,12 @@ class Devices:
             changed = list(range(columns.size))
             self._resize(columns.capacity, self.left.shape[1])
         slots = sorted(self._stale.union(changed))
-        self._version = columns.version
-        self._stale.clear()
         for slot in slots:
             self._work_out(slot)
         self._follow(np.array(slots, np.int64))
+        # Only now: rows that could not be computed are not current.
+        self._version = columns.version
+        self._stale.clear()
 
     def _resize(self, capacity: int, width: int) -> None:
         left = np.zeros((capacity, width), np.int64)
@@ -128,7 +140,8 @@ class Devices:
 
     def left_of(self, node: NodeInfo, but: str = "") -> list[int]:
         """What is left without the pod `but`."""
-        left = [WHOLE] * (node.allocatable.get(self.resource, 0) // WHOLE)
+        count = 0 if has_too_many(node, self.resource) else node.allocatable.get(self.resource, 0) // WHOLE
+        left = [WHOLE] * count
         others = []
         for wanted, pod in self._asking(node):
             if pod.uid == but:
@@ -151,7 +164,7 @@ class Devices:
     def _kinds_on(self, node: NodeInfo) -> int:
         kinds = 0
         for wanted, _ in self._asking(node):
-            kinds |= SHARING if wanted < WHOLE else 1 << wanted // WHOLE
+            kinds |= kind_of(wanted)
         return kinds
 
     def choose(self, pod: PodInfo, slot: int, devices: tuple[int, ...]) -> None:

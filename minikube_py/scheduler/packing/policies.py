@@ -30,7 +30,17 @@ from minikube_py.scheduler.framework import (
     Status,
 )
 from minikube_py.scheduler.objects import CPU, NodeInfo, PodInfo
-from minikube_py.scheduler.packing.devices import Devices, Seen, asks_oddly, first_whole, fits, tightest
+from minikube_py.scheduler.packing.devices import (
+    DEVICES_MAX,
+    Devices,
+    Seen,
+    asks_oddly,
+    first_whole,
+    fits,
+    has_too_many,
+    kind_of,
+    tightest,
+)
 from minikube_py.scheduler.packing.fragmentation import WHOLE, Fragmentation, Shape
 
 GPU_RESOURCE: Final = "openb.io/gpu-milli"
@@ -39,8 +49,16 @@ MAX_CPU_MILLI: Final = 128_000
 MAX_GPU_MILLI: Final = 8 * WHOLE
 NO_DEVICE: Final = Status(Code.UNSCHEDULABLE, "node(s) had no GPU with enough left")
 ODD: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "pod asks for more than one GPU, but not for whole ones")
-_LEVELS: Final = 64
-"""Exceeds any node's device count."""
+TOO_MANY: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, f"pod asks for more than {DEVICES_MAX} GPUs")
+BEYOND: Final = Status(Code.UNSCHEDULABLE, f"node(s) had more than {DEVICES_MAX} GPUs, which count as none")
+_LEVELS: Final = DEVICES_MAX
+
+
+def _refused(wanted: int) -> Status | None:
+    """Why no node can have a pod that asks for that much."""
+    if wanted > DEVICES_MAX * WHOLE:
+        return TOO_MANY
+    return ODD if asks_oddly(wanted) else None
 
 
 class GpuPolicy:
@@ -73,23 +91,27 @@ class GpuPolicy:
         wanted = pod.spec.request(self.resource)
         if not wanted:
             return None
-        if asks_oddly(wanted):
-            return ODD
-        return None if fits(wanted, self.devices.known(node)) else NO_DEVICE
+        refused = _refused(wanted)
+        if refused is not None:
+            return refused
+        if fits(wanted, self.devices.known(node)):
+            return None
+        return BEYOND if has_too_many(node, self.resource) else NO_DEVICE
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
         wanted = pod.spec.request(self.resource)
         if not wanted:
             return None
-        if asks_oddly(wanted):
+        if _refused(wanted) is not None:
             return np.zeros(len(nodes), np.bool_)
         left = self._seen(nodes).left
         enough = left.max(axis=1) >= wanted if wanted < WHOLE else (left == WHOLE).sum(axis=1) >= wanted // WHOLE
         return np.asarray(enough, np.bool_)
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
-        status = ODD if asks_oddly(pod.spec.request(self.resource)) else NO_DEVICE
-        return np.zeros(len(nodes), np.int64), lambda code: status
+        refused = _refused(pod.spec.request(self.resource))
+        beyond = nodes.allocatable(self.resource) // WHOLE > DEVICES_MAX
+        return beyond.astype(np.int64), lambda code: refused or (BEYOND if code else NO_DEVICE)
 
     # --- devices ----------------------------------------------------------------------------------------------------
 
@@ -171,7 +193,7 @@ class GpuClustering(_Scoring):
     def scores(self, cpu: int, wanted: int, seen: Seen) -> IntArray:
         if not wanted:
             return np.zeros(len(seen.cpu), np.int64)
-        kind = 1 if wanted < WHOLE else 1 << wanted // WHOLE
+        kind = kind_of(wanted)
         level = np.where(seen.kinds == 0, 1, np.where(seen.kinds == kind, 3, np.where(seen.kinds & kind, 2, 0)))
         fuller = 25 * np.maximum(MAX_GPU_MILLI - seen.left.sum(axis=1), 0) // MAX_GPU_MILLI
         found: IntArray = fuller + 25 * level

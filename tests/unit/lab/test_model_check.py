@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minikube_py.cli import main
-from minikube_py.lab.plugins.drawn import words_of
-from minikube_py.lab.plugins.model_laws import LAWS, Subject, judge
+from minikube_py.lab.plugins.drawn import Case, words_of
+from minikube_py.lab.plugins.model_laws import LAWS, Subject, columns_of, judge
 from minikube_py.own_code import module_of
+from minikube_py.scheduler.flow.model import Machines
 
 RIGHT = """
 import random
@@ -33,6 +35,8 @@ WRONG = {
     "room below 0": ("answers", "machines.free_slots)", "machines.free_slots - 1000)"),
     "forms that disagree": ("forms", "Arcs(machines.running,", "Arcs(machines.running + 1,"),
     "waiting that pays": ("waiting", "+ int(task.waited_s)", "- int(task.waited_s)"),
+    "a node that is written to": ("pure", "return Arcs(", "[m.info.requested.clear() for m in machines]; return Arcs("),
+    "a pod that is written to": ("pure", "return Arc(1_000_000", 'task.pod.labels["a"] = "b"; return Arc(1_000_000'),
     "chance of its own": ("seed", "1_000_000 + int", "random.randrange(1 << 30) + int"),
 }
 
@@ -63,7 +67,7 @@ def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broke
     path.write_text(RIGHT)
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["holds"] and [part["name"] for part in told["parts"]] == list(LAWS)
+    assert told["holds"] and [part["name"] for part in told["parts"]] == [*LAWS, "processes"]
     path.write_text(RIGHT.replace("machines.free_slots)", "-1)"))
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 1
     assert "capacity is -1; a whole number from 0 to" in capsys.readouterr().out
@@ -89,6 +93,34 @@ def test_whatever_a_model_raises_is_told(
     path.write_text(RIGHT.replace(old, new))
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) in (1, 2)
     assert told in "".join(capsys.readouterr())
+
+
+def test_a_model_that_depends_on_the_hash_seed_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(RIGHT.replace("Arc(1_000_000 +", "Arc(1_000_000 + hash(task.name) % 1000 +"))
+    assert main.main(["model", "check", f"{path}:Mine", "--examples", "2"]) == 1
+    assert "equal clusters have equal answers in any process" in capsys.readouterr().out
+
+
+INHERITED = """
+from minikube_py.scheduler.flow import Arc
+from minikube_py.scheduler.flow.models import MODELS
+
+class Mine(MODELS["OCTOPUS"]):
+    def equiv_class_to_resource_node(self, ec, machine):
+        return Arc(999 if machine.name == "n0" else 1, machine.free_slots)
+"""
+
+
+def test_a_price_for_one_machine_replaces_the_inherited_ones_for_many(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(INHERITED)
+    model = Subject(f"{path}:Mine", {}).make()
+    assert model.name == "Mine"
+    nodes = [{"metadata": {"name": name}, "status": {"allocatable": {"pods": "5"}}} for name in ("n0", "n1")]
+    columns = columns_of(Case(tuple(nodes), (), ()))
+    machines = Machines(columns.all(), np.arange(2))
+    assert np.array_equal(model.equiv_class_to_resource_nodes("cluster", machines).cost, [999, 1])
 
 
 def test_a_round_is_measured_and_every_pod_placed(capsys: pytest.CaptureFixture[str]) -> None:

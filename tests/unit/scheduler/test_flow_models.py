@@ -110,12 +110,12 @@ def test_a_cost_model_that_is_installed_is_known_by_its_name(monkeypatch: pytest
         raise SystemExit(3)
 
     loads = {"theirs": lambda: Mine, "other": lambda: dict, "broken": fails}
-    points = [SimpleNamespace(name=name, load=load) for name, load in loads.items()]
+    points = [SimpleNamespace(name=name, value=name, load=load) for name, load in loads.items()]
     monkeypatch.setattr(models, "entry_points", lambda group: points if group == "minikube_py.cost_models" else [])
     assert type(model_named("theirs", {}, random.Random(0))) is Mine
     for name, said in (
         ("other", "other is not derived from minikube_py.scheduler.flow.CostModel"),
-        ("broken", "cost model broken: SystemExit: 3"),
+        ("broken", 'entry point "broken" .broken. cannot be loaded: SystemExit: 3'),
         ("none", "there is no cost model 'none'; the models are: TRIVIAL, .*, theirs, other, broken; or FILE.py:CLASS"),
     ):
         with pytest.raises(ConfigError, match=said):
@@ -417,3 +417,37 @@ def test_forms_for_one_arc_do_where_there_are_none_for_many() -> None:
     prices = sorted(placement.price for placements in found for placement in placements)
     # A machine class takes one pod, of whichever class of pods.
     assert prices == [0, 1, 10, 11]
+
+
+CHANGED: dict[str, Any] = {
+    "QUINCY": {"inputs": {"data": {"gib": 8, "on": {"a": 8, "c": 2}}}},
+    "QUINCY_INTERFERENCE": {"inputs": {"data": {"gib": 8, "on": {"a": 8, "c": 2}}}},
+    "WHARE": {
+        "samples": [
+            {"app": "x", "machineType": f"t{i}", "runtimeSeconds": 9 - i, "instructions": 10**12} for i in (1, 2)
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_was_told_of_a_change_prices_as_one_that_knew_nothing_else(name: str) -> None:
+    """Labels and amounts that a cloud gives a node after it exists."""
+    cluster = Cluster(a={"cpu": "2"}, b={"cpu": "2"}, c={"cpu": "2"}, d={"cpu": "2"})
+    told = cluster.told(name, **CHANGED.get(name, {}))
+    for i, letter in enumerate("abcd"):
+        labels = {"topology.kubernetes.io/zone": "xy"[i // 2], "node.kubernetes.io/instance-type": f"t{i % 2 + 1}"}
+        cluster.columns.put_node(node(letter, cpu=str(2 + i), labels=labels))
+    for machine in cluster.machines:
+        told.gather_stats(machine)
+    fresh = cluster.told(name, **CHANGED.get(name, {}))
+    one = TaskClass(task(2, 3.0, cpu="1", **labelled(input="data", app="x")), *(np.arange(4), np.full(4, 2)))
+    first, second = (Graph(model, cluster.columns).build([one]) for model in (told, fresh))
+    alike = [each is other or np.array_equal(each, other) for each, other in zip(first, second, strict=True)]  # type: ignore[arg-type]
+    assert all(alike)
+
+
+def test_pods_of_other_types_are_other_tasks_of_quincy_with_interference() -> None:
+    model = model_named("QUINCY_INTERFERENCE", {}, random.Random(1))
+    keys = [model.task_key(task(**labelled(task_type=kind))) for kind in ("sheep", "devil")]
+    assert keys[0] != keys[1]
