@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, NoReturn
 
-from minikube_py.lab.study.design import MODES, StudyError, expanded
+from minikube_py.lab.study.design import FILE_NAME, MODES, StudyError, expanded
 
 DOCUMENT: Final = (
     "study", "version", "title", "code", "text", "confidence", "seeds", "defaults", "blocks", "same",
     "predictions", "tables", "pictures", "tests",
 )  # fmt: skip
 NAMES: Final = ("name", "block", "figure", "of", "over", "x", "y", "panels")
+CLUSTERS_MAX: Final = 10_000
 Table = Mapping[str, Any]
 
 
@@ -76,8 +77,9 @@ class _Check:
     def _seeds(self) -> None:
         self._keys("seeds", self._raw["seeds"], MODES)
         for mode, count in self._raw["seeds"].items():
-            if type(count) is not int or count < 1:
-                self._fail(f"seeds.{mode}", f"is {count!r}; write how many clusters, a whole number of at least 1")
+            if type(count) is not int or not 1 <= count <= CLUSTERS_MAX:
+                allowed = f"a whole number of at least 1 and at most {CLUSTERS_MAX:,}"
+                self._fail(f"seeds.{mode}", f"is {count!r}; write how many clusters, {allowed}")
 
     def _block(self, place: str, made: Table) -> None:
         modes = list(self._raw["seeds"])
@@ -132,6 +134,10 @@ class _Check:
             for name in [*(each[key] for key in ("of", "over") if key in each), *each.get("candidates", ())]:
                 self._one_of(place, name, self._names(block), f"candidate of block {block}")
             self._cells(f"{place}: where", block, self._table(f"{place}: where", each.get("where", {})))
+        for key in ("level", "fixed"):
+            self._scalar(f"{place}: {key}", each.get(key, 0))
+        if kind == "pictures" and not FILE_NAME.fullmatch(each["name"]):
+            self._fail(f"{place}: name", "is part of a file's name: write up to 100 characters without '/'")
         if kind == "predictions":
             self._one_of(f"{place}: is", each["is"], ("above", "below"), "comparison")
             if not _number(each["than"]):
@@ -173,7 +179,7 @@ class _Check:
 
     def _scalar(self, place: str, level: Any) -> None:
         if isinstance(level, bool) or not (isinstance(level, str) or _number(level)):
-            self._fail(place, f"has the level {level!r}; a level is a number or a text")
+            self._fail(place, f"has the level {level!r}; a level is a text or a number of 64 bits")
 
     def _once(self, place: str, names: Sequence[Any]) -> None:
         if twice := [name for at, name in enumerate(names) if name in names[:at]]:
@@ -213,7 +219,9 @@ def _texts(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _near(value: Any, allowed: Sequence[str]) -> str:

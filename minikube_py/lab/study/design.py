@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ MODES: Final = ("quick", "medium", "full")
 Level = int | float | str
 Levels = Mapping[str, Level]
 
-WITHIN_UNIT: Final = ("changed_share", "old_share", "updates")
-"""Factors whose levels one unit passes through: they are states of the same cluster."""
+FILE_NAME: Final = re.compile(r"[^./\\\0][^/\\\0]{0,99}")
+"""What a name that becomes part of a file's may be."""
 
 
 class StudyError(MinikubeError):
@@ -36,7 +37,7 @@ class StudyError(MinikubeError):
 
 
 class Unit(NamedTuple):
-    """`levels`: of every factor the block or the defaults name, except `WITHIN_UNIT`."""
+    """`levels`: of every factor the block or the defaults name, except those that a unit passes through."""
 
     block: str
     levels: tuple[tuple[str, Level], ...]
@@ -59,6 +60,8 @@ class Design:
     mode: Mode
     same: tuple[tuple[str, Level, str, Level], ...] = ()
     """(factor, level, other factor, its level): at that level of the first, the other is meaningless and fixed."""
+    within: tuple[str, ...] = ()
+    """Factors whose levels one unit passes through: they are states of the same cluster."""
 
     def of_mode(self, name: str) -> Any:
         return self.raw[name][self.mode]
@@ -107,9 +110,8 @@ class Design:
 
     def cells(self, block: str) -> list[dict[str, Level]]:
         """Each combination of levels that forms a unit, with defaults filled in."""
-        own = {
-            name: values for name, values in self.blocks[block].get(self.mode, {}).items() if name not in WITHIN_UNIT
-        }
+        listed = self.blocks[block].get(self.mode, {})
+        own = {name: values for name, values in listed.items() if name not in self.within}
         cells: dict[str, dict[str, Level]] = {}
         for values in itertools.product(*own.values()):
             levels = {**self.raw["defaults"], **dict(zip(own, values))}
@@ -156,16 +158,24 @@ def parse(document: bytes, mode: Mode, where: str, name: str = "") -> Design:
     if not isinstance(named, str) or (name and named != name) or raw.get("version") != 1:
         of = f"the study `{name}`" if name else "a study"
         raise StudyError(f"{where} is not the design of {of}, version 1; {_remedy(name)}")
+    if not FILE_NAME.fullmatch(named):
+        allowed = "a name has up to 100 characters, no '/', and begins with no '.'"
+        raise StudyError(f"{where}: study is {named!r}; {allowed}")
     for needed in ("seeds", "blocks", "defaults"):
         if not isinstance(raw.get(needed), dict):
             raise StudyError(f"{where} has no table `{needed}`; {_remedy(name)}")
     if mode and mode not in raw["seeds"]:
         raise StudyError(f"{where} has no mode {mode!r}: `seeds` names {', '.join(raw['seeds'])}")
     for block, made in raw["blocks"].items():
+        if not isinstance(made, dict):
+            raise StudyError(f"{where}: block {block} is {made!r}, no table; {_remedy(name)}")
         if mode in made and not isinstance(made[mode], dict):
             raise StudyError(f"{where}: the levels of block {block} in mode {mode} are no table; {_remedy(name)}")
-    same = tuple((each["factor"], each["level"], each["other"], each["fixed"]) for each in raw.get("same", ()))
-    return Design(raw, mode, same)
+    listed = raw.get("same", ())
+    entries = [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    # `checking` refuses others.
+    keys = ("factor", "level", "other", "fixed")
+    return Design(raw, mode, tuple(tuple(map(each.get, keys)) for each in entries))  # type: ignore[misc]
 
 
 def _remedy(name: str) -> str:

@@ -80,6 +80,8 @@ class Study:
     words: Mapping[str, str] = {}
     """Definitions of the report's terms, for readers without the registration."""
     mode_notes: Mapping[str, str] = {}
+    draws_rates = False
+    """Whether `tell` shows what benchmarks recorded."""
     text = Path()
     """The registration in prose; the design itself if there is none."""
     design = Path()
@@ -152,7 +154,10 @@ def _of_file(path: Path) -> Study:
     study.name, study.design = raw["study"], path
     study.code = path.parent / place if place.endswith(".py") else None
     study.title = study.title or str(raw.get("title", raw["study"]))
-    study.text = path.parent / raw["text"] if "text" in raw else path
+    text = raw.get("text", path.name)
+    if not isinstance(text, str) or not text:
+        raise StudyError(f"{path}: text is {text!r}; name the file of the registration in prose")
+    study.text = path.parent / text
     return study
 
 

@@ -1,10 +1,16 @@
-"""Measurements so far: one JSON line per finished unit, so that an interrupted run resumes."""
+"""Measurements so far: one JSON line per finished unit, so that an interrupted run resumes.
+
+Each line ends with a checksum, `"sum"`: the CRC-32 of the line without it, so that damage is noticed. Journals begun
+before there were checksums are read as they are, and go on without.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +21,17 @@ from minikube_py.lab.study.design import Design, StudyError
 NAME: Final = "cells.jsonl"
 RECORDED: Final = "recorded"
 """Of texts, such as titles of pictures: the fingerprint of the run of which they speak."""
+SUM: Final = b',"sum":'
+SUMMED: Final = re.compile(rb',"sum":"[0-9a-f]{8}"}$')
 Record = dict[str, Any]
 
 
 def digest(design: Design) -> str:
-    raw = orjson.dumps([design.raw, design.mode], option=orjson.OPT_SORT_KEYS)
+    """Raises: StudyError for a number of more than 64 bits and its like."""
+    try:
+        raw = orjson.dumps([design.raw, design.mode], option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError as error:
+        raise StudyError(f"the design has a value that cannot be recorded: {error}; correct it there") from error
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
@@ -30,7 +42,8 @@ def fingerprint(records: Iterable[Record]) -> str:
 
 
 class Journal:
-    """The lines of one run. The first identifies the design; lines truncated by a kill are skipped and reported.
+    """The lines of one run. The first identifies the design; lines that a kill cut short or whose checksum is
+    another are skipped and reported.
 
     `about`: recorded when the run began: the registering commit, the machine, and a digest of the code."""
 
@@ -39,7 +52,7 @@ class Journal:
         self.path = path
         self.about: Record = dict(about or {})
         self.records: dict[str, Record] = {}
-        self.torn = 0
+        self.torn, self.summed = 0, True
         header = {"study": design.raw["study"], "mode": design.mode, "design": digest(design)}
         if path.exists() and path.stat().st_size:
             self._read(header, resume)
@@ -57,18 +70,18 @@ class Journal:
         self._file.close()
 
     def _write(self, line: Record) -> None:
-        self._file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+        self._file.write((sealed(line) if self.summed else _dumped(line)) + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def _read(self, header: Record, resume: bool) -> None:
-        lines = list(_lines(self.path))
+        lines, self.summed = read_lines(self.path)
         first = lines[0] if lines else None
         if not first or {name: first.get(name) for name in header} != header:
             raise StudyError(f"{self.path} is of another design or mode; name another folder with --out")
         self.about = first.get("about", self.about)
         for line in lines[1:]:
-            if line is None:
+            if line is None or "key" not in line:
                 self.torn += 1
             else:
                 self.records[line["key"]] = line
@@ -82,20 +95,42 @@ class Journal:
                 file.write(b"\n")
 
 
-def _lines(path: Path) -> Iterator[Record | None]:
-    for line in path.read_bytes().splitlines():
-        try:
-            found = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            found = None
-        yield found if isinstance(found, dict) else None
+def _dumped(line: Record) -> bytes:
+    return orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def sealed(line: Record) -> bytes:
+    """With its checksum, at the end."""
+    body = _dumped(line)
+    return b'%b%b"%08x"}' % (body[:-1], SUM, zlib.crc32(body))
+
+
+def opened(line: bytes, summed: bool) -> Record | None:
+    """Without its checksum; None if it is damaged. `summed`: it must have one."""
+    if summed:
+        body = line.rpartition(SUM)[0] + b"}"
+        if line != b'%b%b"%08x"}' % (body[:-1], SUM, zlib.crc32(body)):
+            return None
+        line = body
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def read_lines(path: Path) -> tuple[list[Record | None], bool]:
+    """And whether they have checksums: if one has, all must."""
+    lines = path.read_bytes().splitlines()
+    summed = any(SUMMED.search(line) for line in lines)
+    return [opened(line, summed) for line in lines], summed
 
 
 def read(path: Path) -> tuple[Record, list[Record]]:
     """The header and the records. Raises: StudyError."""
     if not path.is_file():
         raise StudyError(f"{path} is not there; run the study first")
-    lines = [line for line in _lines(path) if line is not None]
+    lines = [line for line in read_lines(path)[0] if line is not None]
     if not lines:
         raise StudyError(f"{path} holds nothing that can be read")
     return lines[0], lines[1:]

@@ -74,12 +74,17 @@ def todo(design: Design, journal: Journal, blocks: tuple[str, ...] = ()) -> list
 
 
 @contextmanager
-def in_processes(jobs: int) -> Iterator[Callable[[Sequence[Task]], Results]]:
-    """`jobs` workers, spawned rather than forked, so that all systems behave alike; one job runs in this process."""
-    if jobs == 1:
+def in_processes(jobs: int, stop_s: float | None = None) -> Iterator[Callable[[Sequence[Task]], Results]]:
+    """`jobs` workers, spawned rather than forked, so that all systems behave alike; one job runs in this process.
+    `stop_s`: on the monotonic clock, when workers are ended with what they do; then one job is a worker, too."""
+    if jobs == 1 and stop_s is None:
         yield lambda tasks: map(run_unit, tasks)
     else:
-        yield lambda tasks: _by_workers(tasks, jobs)
+        yield lambda tasks: _by_workers(tasks, jobs, stop_s)
+
+
+def _left_s(stop_s: float | None) -> float | None:
+    return None if stop_s is None else max(0.0, stop_s - time.monotonic())
 
 
 class _Worker:
@@ -125,8 +130,8 @@ def _serve(pipe: Connection) -> None:
         pass
 
 
-def _by_workers(tasks: Sequence[Task], jobs: int) -> Results:
-    """In the order in which they finish. Leaving early ends the workers."""
+def _by_workers(tasks: Sequence[Task], jobs: int, stop_s: float | None) -> Results:
+    """In the order in which they finish. Leaving early ends the workers; at `stop_s` all are ended, and named."""
     context = multiprocessing.get_context("spawn")
     waiting = deque(tasks)
     workers: list[_Worker] = []
@@ -134,7 +139,11 @@ def _by_workers(tasks: Sequence[Task], jobs: int) -> Results:
         while waiting or workers:
             while waiting and len(workers) < jobs:
                 workers.append(_Worker(context, waiting.popleft()))
-            ready = wait([each.pipe for each in workers])
+            ready = wait([each.pipe for each in workers], _left_s(stop_s))
+            if not ready:
+                listed = ", ".join(each.task.unit.key for each in workers)
+                print(f"the time is over; under way, and not finished: {listed}", flush=True)
+                return
             for worker in [each for each in workers if each.pipe in ready]:
                 record, usable = worker.record()
                 if usable and waiting:
@@ -149,7 +158,7 @@ def _by_workers(tasks: Sequence[Task], jobs: int) -> Results:
 
 
 @contextmanager
-def on_ray(address: str) -> Iterator[Callable[[Sequence[Task]], Results]]:
+def on_ray(address: str, stop_s: float | None = None) -> Iterator[Callable[[Sequence[Task]], Results]]:
     """Tasks of one CPU each on a cluster started by `ray start --head`. Raises: StudyError."""
     try:
         import ray
@@ -162,12 +171,12 @@ def on_ray(address: str) -> Iterator[Callable[[Sequence[Task]], Results]]:
         said = " ".join(str(error).split())[:200]
         raise StudyError(f"no Ray cluster at {address!r}: {said}; start one with `ray start --head`") from error
     try:
-        yield _ray_results
+        yield lambda tasks: _ray_results(tasks, stop_s)
     finally:
         ray.shutdown()
 
 
-def _ray_results(tasks: Sequence[Task]) -> Results:
+def _ray_results(tasks: Sequence[Task], stop_s: float | None) -> Results:
     """At most twice as many tasks as CPUs, so that little work is lost at the end."""
     import ray
 
@@ -178,7 +187,9 @@ def _ray_results(tasks: Sequence[Task]) -> Results:
     while waiting or under_way:
         while waiting and len(under_way) < room:
             under_way.append(remote.remote(waiting.pop()))
-        ready, under_way = ray.wait(under_way, num_returns=1)
+        ready, under_way = ray.wait(under_way, num_returns=1, timeout=_left_s(stop_s))
+        if not ready:
+            return
         try:
             yield from ray.get(ready)
         except ray.exceptions.RayError as error:

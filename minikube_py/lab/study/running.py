@@ -11,7 +11,9 @@ from pathlib import Path
 
 import orjson
 
+from minikube_py import own_code
 from minikube_py.control_plane.config import Step
+from minikube_py.errors import MinikubeError
 from minikube_py.lab import plots, report
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
@@ -48,6 +50,8 @@ def run_study(options: StudyOptions, step: Step) -> int:
     # A report has the registration of its run.
     design, registration = load(study, options.mode, options.unregistered or options.report_only)
     design.require_blocks(options.blocks)
+    if options.bench and not study.draws_rates:
+        raise StudyError(f"the study {study.name} shows nothing of benchmarks; leave --bench out")
     rates = bench_rates(options.bench)
     report.require_writable(options.out)
     jobs = "on Ray" if options.ray else f"{options.jobs} processes, {_threads()} each"
@@ -67,6 +71,8 @@ def run_study(options: StudyOptions, step: Step) -> int:
         for record in journal.records.values():
             _check_first(study, design, record, checked)
         step("design", registration.line(told(study.text)))
+        if not journal.summed:
+            print(f"note: {journal.path} is of a version without checksums: damage to it may not be seen", flush=True)
         if journal.torn:
             print(f"{journal.torn} lines of {journal.path} cannot be read; their units run again", flush=True)
         failed = 0 if options.report_only else _run(options, study, design, journal, checked)
@@ -99,7 +105,8 @@ def _run(options: StudyOptions, study: Study, design: Design, journal: Journal, 
         print(f"every unit{' of ' if options.blocks else ''}{', '.join(options.blocks)} has finished", flush=True)
         return 0
     where: AbstractContextManager[Callable[[Sequence[Task]], Results]]
-    where = runner.on_ray(options.ray) if options.ray else runner.in_processes(options.jobs)
+    stop_s = time.monotonic() + options.limit_s if options.limit_s else None
+    where = runner.on_ray(options.ray, stop_s) if options.ray else runner.in_processes(options.jobs, stop_s)
     place = f"Ray at {options.ray}" if options.ray else f"{options.jobs} processes"
     if journal.records:
         print(f"{len(journal.records):,} units have finished before", flush=True)
@@ -108,7 +115,6 @@ def _run(options: StudyOptions, study: Study, design: Design, journal: Journal, 
         _check_first(study, design, record, checked)
 
     with where as results, progress(f"{design.mode} study, {place}", len(units)) as shown:
-        stop_s = time.monotonic() + options.limit_s if options.limit_s else None
         failed = runner.run(options.target, design, journal, units, _until(results, stop_s, check), shown.update)
     for record in failed[:3]:
         print(f"failed: {record['key']}\n{record['failed']}", flush=True)
@@ -141,7 +147,12 @@ def _tell(
         print("no unit has finished; there is nothing to report", flush=True)
         return 1
     environment = Environment(**journal.about["environment"])
-    made = study_report.write(study, design, registration, environment, records, options.out, rates)
+    try:
+        made = study_report.write(study, design, registration, environment, records, options.out, rates)
+    except MinikubeError:
+        raise
+    except own_code.RAISED as error:
+        raise StudyError(f"no report can be made of {journal.path}: {own_code.told(error)}") from error
     once = [name for name, runs in rates.items() if len(runs) < 2]
     for warning in [*made.warnings, *(f"{name}: a single run has no interval, and is not drawn" for name in once)]:
         print(f"note: {warning}", flush=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from minikube_py.lab.study.design import WITHIN_UNIT, Design, Unit
+from minikube_py.lab.study.design import Design, Unit
 from minikube_py.lab.study.experiment import CHECKOUT, Account, Rates, Report, Study
 from minikube_py.studies.bloom import behind, matching, probes, rates, staged
 from minikube_py.studies.bloom.advice import tree
@@ -15,6 +15,8 @@ from minikube_py.studies.bloom.pictures import draw_all
 from minikube_py.studies.bloom.predictions import Evidence, judge
 from minikube_py.studies.bloom.tables import all_tables
 from minikube_py.studies.bloom.workload import SYNTHETIC
+
+WITHIN_UNIT: Final = ("changed_share", "old_share", "updates")
 
 MEASURES: Final[dict[str, Callable[[Design, Unit], Report]]] = {
     "grid": matching.measure,
@@ -45,6 +47,7 @@ class Bloom(Study):
     )  # fmt: skip
     block_settings = ("limits", "ablation", "filters")
     factors = (*WITHIN_UNIT, "n", "universe", "length", "window_share", "keys", "queries")
+    draws_rates = True
     words = {
         "cell": "one choice of every factor: so many nodes, so full, so many resources, and so on",
         "shard": "a part of the nodes that is looked through as a whole; a front (filter, max vector, bitset) stands "
@@ -68,7 +71,7 @@ class Bloom(Study):
 
     def load(self, mode: str) -> Design:
         # A single resource has no correlation.
-        return replace(super().load(mode), same=(("d", 1, "correlation", 0),))
+        return replace(super().load(mode), same=(("d", 1, "correlation", 0),), within=WITHIN_UNIT)
 
     def measure(self, design: Design, unit: Unit) -> Report:
         return MEASURES[unit.block](design, unit)

@@ -80,6 +80,17 @@ def test_every_committed_design_passes(target: str) -> None:
         ("[[pictures]]", '[[tables]]\nblock = "size"\nby = ["noeds"]\n[[pictures]]', "tables 1 names 'noeds', which"),
         ("[[pictures]]", '[[tests]]\nblock = "size"\n[[pictures]]', "tests 1 lacks title, figure, over"),
         ("[[pictures]]", "[pictures]", "pictures is no list of tables"),
+        ("[50, 400]", "[50, 99999999999999999999]", "blocks.size.quick.nodes has the level 99999999999999999999"),
+        ("[50, 400]", f"[50, 1{'0' * 400}]", "a level is a text or a number of 64 bits"),
+        ("quick = 4", "quick = 1000000000", "seeds.quick is 1000000000; write how many clusters, a whole number of at"),
+        ('name = "compared"', 'name = "../compared"', "name is part of a file's name"),
+        ("[[pictures]]", "[[same]]\nfactor = 5\n[[pictures]]", "same 1 lacks level, other, fixed"),
+        ('study = "first-fit"', 'same = 3\nstudy = "first-fit"', "same is no list of tables"),
+        ('study = "first-fit"', 'same = ["x"]\nstudy = "first-fit"', "same 1 is 'x', no table"),
+        ('study = "first-fit"', 'study = "../../up"', "study is '../../up'; a name has up to 100 characters"),
+        ('study = "first-fit"', 'text = 5\nstudy = "first-fit"', "text is 5; name the file of the registration"),
+        ('study = "first-fit"', 'text = []\nstudy = "first-fit"', "text is []; name the file of the registration"),
+        ("[blocks.size]", "[blocks]\nlarge = 5\n[blocks.size]", "block large is 5, no table"),
     ],
 )
 def test_what_means_nothing_is_refused_before_the_first_unit(
@@ -94,6 +105,22 @@ def test_what_means_nothing_is_refused_before_the_first_unit(
     told = capsys.readouterr().err
     assert "first-fit.toml: " in told and said in " ".join(told.split())
     assert not (design.parent / "o").exists()
+    find.cache_clear()
+
+
+def test_factors_named_as_those_of_another_study_are_its_own(design: Path) -> None:
+    text = design.read_text().replace("nodes = 100\n", "nodes = 100\nupdates = 1\n")
+    design.write_text(text.replace("[50, 400]", "[50, 400], updates = [1, 1000]"))
+    find.cache_clear()
+    updates = [dict(unit.levels)["updates"] for unit in find(str(design)).load("quick").units()]
+    assert sorted(updates) == [1] * 8 + [1000] * 8
+    find.cache_clear()
+
+
+def test_benchmarks_that_a_study_does_not_show_are_refused(design: Path, capsys: Captured) -> None:
+    find.cache_clear()
+    assert main(["lab", "study", str(design), "--quick", "--unregistered", "--bench", str(PAGE)]) == 1
+    assert "the study first-fit shows nothing of benchmarks; leave --bench out" in capsys.readouterr().err
     find.cache_clear()
 
 

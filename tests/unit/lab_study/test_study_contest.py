@@ -395,6 +395,21 @@ def test_a_process_that_dies_fails_its_unit_alone(folder: Path) -> None:
         assert ("its process ended with exit code -9" in record.get("failed", "")) is dead
 
 
+def test_a_limit_of_time_ends_a_unit_that_hangs_and_names_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = folder / "first_fit.py"
+    hangs = "class Sorted(Scan):\n    def answer(self, asked):\n        while True:\n            pass\n"
+    code.write_text(code.read_text().replace("class Sorted(Scan):\n", hangs, 1))
+    monkeypatch.chdir(folder)
+    find.cache_clear()
+    run = ["lab", "study", "first-fit.toml", "--quick", "--unregistered", "--jobs", "1", "--out", "o", "--time", "1s"]
+    assert main(run) == 1
+    told = capsys.readouterr().out
+    assert "the time is over; under way, and not finished: size/nodes=" in told and "no unit has finished" in told
+    find.cache_clear()
+
+
 def test_units_that_nobody_registered_or_that_were_chosen_are_noticed(planted: Any) -> None:
     study, design, records = planted()
     other = {**records[0], "key": "size/nodes=51/seed=0"}

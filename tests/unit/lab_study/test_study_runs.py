@@ -4,7 +4,7 @@ import contextlib
 import csv
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ from minikube_py.lab.environment import Environment
 from minikube_py.lab.study import audit, runner, running, study_report
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 from minikube_py.lab.study.experiment import Absent
-from minikube_py.lab.study.journal import NAME, Journal
+from minikube_py.lab.study.journal import NAME, Journal, digest
 from minikube_py.lab.study.registration import Registration
 from minikube_py.lab.study.running import StudyOptions, bench_rates
 from minikube_py.studies.bloom import candidates, compiled, matching
 from minikube_py.studies.bloom.candidates import Candidate, candidate, fitted, joint_buckets, shards_of
 from minikube_py.studies.bloom.predictions import Evidence, judge
 from minikube_py.studies.bloom.probes import tables
-from minikube_py.studies.bloom.study import Bloom
+from minikube_py.studies.bloom.study import WITHIN_UNIT, Bloom
 from minikube_py.studies.bloom.workload import Cluster, boxes
 from minikube_py.studies.bloom.workload import matching as right_slots
 
@@ -51,7 +51,7 @@ def small(**changes: Any) -> Design:
     raw["blocks"]["churn"]["candidates"] = ["columns", "kd-tree", "max-vector"]
     raw["resamples"] = 100
     raw["seeds"]["quick"] = 1
-    return parse(orjson.dumps({**raw, **changes}), "quick", "small.json")
+    return replace(parse(orjson.dumps({**raw, **changes}), "quick", "small.json"), within=WITHIN_UNIT)
 
 
 def in_this_process(tasks: Sequence[runner.Task]) -> runner.Results:
@@ -191,6 +191,40 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     third = Journal(path, design, resume=True)
     assert runner.todo(design, third) == units[2:]
     third.close()
+
+
+@pytest.mark.parametrize("at", [40, -40])
+def test_a_changed_byte_is_noticed_and_its_unit_runs_again(at: int, tmp_path: Path) -> None:
+    design, path = small(), tmp_path / NAME
+    units = list(design.units())
+    with contextlib.closing(Journal(path, design, resume=False)) as journal:
+        for unit in units[:2]:
+            journal.add({"key": unit.key, "block": unit.block, "seed": unit.seed, "candidates": {}, "took_s": 12345.25})
+    header, first, second = path.read_bytes().splitlines()
+    changed = first.replace(b"12345.25", b"12345.26") if at < 0 else first.replace(b'"key"', b'"kee"')
+    path.write_bytes(b"\n".join((header, changed, second)) + b"\n")
+    with contextlib.closing(Journal(path, design, resume=True)) as again:
+        assert again.torn == 1 and list(again.records) == [units[1].key]
+        assert "sum" not in again.records[units[1].key]
+
+
+def test_a_journal_from_before_checksums_is_read_goes_on_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    design, path = small(), tmp_path / NAME
+    about = {"registration": asdict(Registration("abc", "2026-01-01")), "environment": ENVIRONMENT.as_dict()}
+    header = {"study": "bloom", "mode": "quick", "design": digest(design), "about": about}
+    unit = next(design.units())
+    old = {"key": unit.key, "block": unit.block, "levels": dict(unit.levels), "seed": unit.seed, "failed": "x"}
+    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in (header, old)))
+    with contextlib.closing(Journal(path, design, resume=True)) as journal:
+        assert not journal.summed and list(journal.records) == [unit.key]
+        journal.add({**old, "key": "more"})
+    with contextlib.closing(Journal(path, design, resume=True)) as journal:
+        assert list(journal.records) == [unit.key, "more"] and journal.torn == 0
+    monkeypatch.setattr(running, "load", lambda *_: (design, Registration("", "", "not a checkout")))
+    running.run_study(StudyOptions("bloom", "quick", tmp_path, 1, report_only=True), lambda *_: None)
+    assert "is of a version without checksums" in capsys.readouterr().out
 
 
 def test_a_journal_is_neither_lost_nor_mixed(tmp_path: Path) -> None:
