@@ -79,6 +79,8 @@ class Asking:
             )
 
     def _number(self, arc: str, what: str, value: Any, low: int, high: int) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
         return int(self._numbers(lambda _: arc, what, np.array([value], getattr(value, "dtype", None)), low, high)[0])
 
     def arcs(self, machines: Machines, name: str, question: Callable[..., Any], *given: Any) -> tuple[IntArray, ...]:
@@ -104,7 +106,9 @@ class Asking:
         if values.dtype.kind not in "iuf" and len(values):
             raise self.fail(named(0), f"{what} is {shown(values.tolist()[0])}; a whole number is expected")
         with np.errstate(invalid="ignore"):
-            wrong = ~((values >= low) & (values <= high) & (values == np.floor(values)))
+            wrong = ~((values >= low) & (values <= high))
+            if values.dtype.kind == "f":
+                wrong |= values != np.floor(values)
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             text = f"{what} is {shown(values.tolist()[at])}; a whole number from {low} to {high} is expected"

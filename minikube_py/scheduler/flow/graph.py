@@ -3,6 +3,10 @@
 Everything between a class and the machines is the class's own copy, so that machines rejected by its filters are left
 out, and no arc carries more pods than fit there. Classes meet at the machines (and at machine classes, each of which
 takes one pod of any class) and at their jobs' unscheduled aggregators.
+
+Of the arcs from one node of a class to machines, only those to its cheapest machines are in the problem, as many as the
+round has pods: a pod on any other machine could as well go to one of these that no pod of the round takes, and pay no
+more, since all else of its path stays. So the problem grows with pods, not with machines.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from minikube_py.scheduler.objects import PodInfo
 SINK = 0
 UNKNOWN = "(unknown)"
 _UNDER_WAY = -1
+_NO_WAY = np.int64(1 << 60)
 
 
 class TaskClass(NamedTuple):
@@ -65,6 +70,15 @@ class _Part(NamedTuple):
     label: str
 
 
+class _Ways(NamedTuple):
+    """Arcs from an equivalence class to machines. `slots` and `room`: of the classes of pods that have them in common;
+    `tiers`: the first node, places among the machines, capacities and costs."""
+
+    slots: IntArray
+    room: IntArray
+    tiers: list[tuple[int, IntArray, IntArray, IntArray]]
+
+
 class _Own:
     """A class's part of the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label); `lower`: by arc,
     the least flow, which a class without supply could not have."""
@@ -97,7 +111,7 @@ class Graph:
         self._extra = extra or {}
         self._columns = columns
         self._arcs_max = arcs_max
-        self._chunks: list[tuple[IntArray, ...]] = []
+        self._chunks: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
         self._arcs = 0
         self.machine_slots = np.flatnonzero(columns.present[: columns.size])
         self._place = np.full(columns.size, -1, np.int64)
@@ -107,6 +121,8 @@ class Graph:
         self._jobs: dict[str, list[int]] = {}
         self._classes: list[_Own | None] = []
         self._tiers: list[int] = []
+        self._ways: dict[EquivClass, list[_Ways]] = {}
+        self._pods = 0
         self.failed: dict[int, ModelError] = {}
 
     @property
@@ -142,23 +158,30 @@ class Graph:
         machines = self._machines(self.machine_slots)
         asking.ask("stats", model.prepare_stats, machines)
         asking.ask("stats", model.update_stats, machines)
-        total = sum(each.task.count for each in classes)
+        self._pods = total = sum(each.task.count for each in classes)
         pairs = sum(len(each.slots) for each in classes)
         most = min(model.machine_classes, total, max(1, self._arcs_max // max(1, pairs)))
         self._tiers = self._machine_classes(most) if len(classes) > 1 else [1] * most
-        self._leaves(machines)
+        self._price_leaves(machines)
         for number, each in enumerate(classes):
             self._classes.append(self._class(number, each))
         for job, (node, count) in self._jobs.items():
             arc = asking.arc(f"unscheduled {job} -> sink", model.unscheduled_agg_to_sink, job)
             self._add(node, SINK, count, arc.cost)
+        self._leave()
         return self._problem()
 
     def _problem(self) -> Problem:
         start, end, capacity, cost = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
+        used = np.zeros(self._nodes, np.bool_)
+        used[SINK] = used[start] = used[end] = True
+        # Only nodes with arcs are nodes of the problem. Each class with supply has the arc to its job.
+        number = np.cumsum(used) - 1
+        self._nodes = int(number[-1]) + 1
+        start, end = number[start], number[end]
         supply = np.zeros(self._nodes, np.int64)
         for node, count in self._supply:
-            supply[node] = count
+            supply[number[node]] = count
         supply[SINK] = -supply.sum()
         # Twice the price, plus 1 for staying: of equally cheap flows every solver prefers the one placing more pods.
         cost, lower = 2 * cost, np.zeros_like(cost)
@@ -172,21 +195,33 @@ class Graph:
         count = len(self.machine_slots)
         first = [self._nodes + index * count for index in range(most)]
         self._nodes += most * count
-        for nodes in first:
-            self._add(nodes + np.arange(count), 1 + np.arange(count), 1, 0)
         return first
 
-    def _leaves(self, machines: Machines) -> None:
+    def _price_leaves(self, machines: Machines) -> None:
         asking = Asking(self._model.name, "machines", Task(_NOBODY))
         inner = asking.arcs(machines, "machine", self._model.resource_nodes_to_resource_nodes, machines)
         outer = asking.arcs(machines, "leaf", self._model.leaf_resource_nodes_to_sink, machines)
-        capacity = np.minimum(inner[1], outer[1])
+        self._leaf_room = np.minimum(inner[1], outer[1])
         self._leaf_cost = inner[0] + outer[0]
         for slot, price in self._extra.items():
             place = self._place[slot]
             self._leaf_cost[place] += price
-            capacity[place] = min(1, capacity[place])
-        self._add(1 + np.arange(len(machines)), SINK, capacity, self._leaf_cost)
+            self._leaf_room[place] = min(1, self._leaf_room[place])
+
+    def _leave(self) -> None:
+        """Adds the arcs from machines to the sink, and from machine classes to machines, where an arc leads there."""
+        used = np.zeros(self._nodes, np.bool_)
+        for chunk in self._chunks:
+            used[chunk[1]] = True
+        count = len(self.machine_slots)
+        for base in self._tiers if self._tiers[:1] != [1] else ():
+            places = np.flatnonzero(used[base : base + count])
+            used[1 + places] = True
+            if len(places):
+                self._add(base + places, 1 + places, 1, 0)
+        places = np.flatnonzero(used[1 : 1 + count])
+        if len(places):
+            self._add(1 + places, SINK, self._leaf_room[places], self._leaf_cost[places])
 
     def _class(self, number: int, of: TaskClass) -> _Own | None:
         """None if the model failed: nodes already added stay, without supply."""
@@ -227,7 +262,8 @@ class Graph:
             if arc.min_flow:
                 raise asking.fail(f"task -> {machine.name}", f"min_flow is {arc.min_flow}; 0 is expected")
             room = min(arc.capacity * task.count, int(of.room[position]))
-            self._part(own, own.node, of, np.array([position]), room, arc.cost, "")
+            place = self._place[of.slots[position : position + 1]]
+            self._part(own, own.node, place, np.array([room]), np.array([arc.cost]), "")
 
     def _inner(self, own: _Own, start: int, end: int, capacity: int, cost: int, label: str, lower: int = 0) -> None:
         arc = self._add(start, end, capacity, cost)
@@ -250,43 +286,60 @@ class Graph:
             if arc.capacity:
                 end = self._equiv_class(own, of, other, machines, asking, seen)
                 self._inner(own, node, end, arc.capacity, arc.cost, str(other), arc.min_flow)
-        some = asking.positions(
-            f"{name} -> machines", len(machines), model.get_outgoing_equiv_class_pref_arcs, ec, machines
-        )
-        if some is None:
-            some, chosen, room = np.arange(len(machines)), machines, of.room
-        else:
-            chosen, room = self._machines(of.slots[some]), of.room[some]
-        if model.machine_classes:
-            for index, base in enumerate(self._tiers):
-                cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_machine_classes, ec, chosen, index)
-                capacity = np.minimum(capacity, room > index)
-                self._part(own, node, of, some, capacity, cost, name, base)
-        elif len(chosen):
-            cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_resource_nodes, ec, chosen)
-            self._part(own, node, of, some, np.minimum(capacity, room), cost, name)
+        for base, places, room, cost in self._ways_from(of, ec, machines, asking):
+            self._part(own, node, places, room, cost, name, base)
         seen[ec] = node
         return node
 
+    def _ways_from(
+        self, of: TaskClass, ec: EquivClass, machines: Machines, asking: Asking
+    ) -> list[tuple[int, IntArray, IntArray, IntArray]]:
+        """The arcs to the class's cheapest machines; the model is asked once for all classes that differ in nothing
+        that its prices may depend on."""
+        known = self._ways.setdefault(ec, [])
+        for each in known:
+            if each.slots is of.slots and each.room is of.room:
+                return each.tiers
+        model, name = self._model, str(ec)
+        some = asking.positions(
+            f"{name} -> machines", len(machines), model.get_outgoing_equiv_class_pref_arcs, ec, machines
+        )
+        chosen, room, slots = machines, of.room, of.slots
+        if some is not None:
+            chosen, room, slots = self._machines(slots[some]), room[some], slots[some]
+        places, tiers = self._place[slots], []
+        if model.machine_classes:
+            for index, base in enumerate(self._tiers):
+                cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_machine_classes, ec, chosen, index)
+                tiers.append((base, places, np.minimum(capacity, room > index), cost))
+        elif len(chosen):
+            cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_resource_nodes, ec, chosen)
+            tiers.append((1, places, np.minimum(capacity, room), cost))
+        if len(places) > self._pods:
+            kept = self._cheapest(places, tiers)
+            tiers = [(base, places[kept], room[kept], cost[kept]) for base, _, room, cost in tiers]
+        known.append(_Ways(of.slots, of.room, tiers))
+        return tiers
+
+    def _cheapest(self, places: IntArray, tiers: Sequence[tuple[int, IntArray, IntArray, IntArray]]) -> IntArray:
+        """Positions of as many machines as there are pods, by the least price of any way to the sink; ties by place."""
+        least = np.full(len(places), _NO_WAY)
+        for _, _, room, cost in tiers:
+            np.minimum(least, cost, out=least, where=room > 0)
+        least = np.where(self._leaf_room[places] > 0, least + self._leaf_cost[places], _NO_WAY)
+        limit = np.partition(least, self._pods - 1)[self._pods - 1]
+        below = np.flatnonzero(least < limit)
+        return np.sort(np.concatenate((below, np.flatnonzero(least == limit)[: self._pods - len(below)])))
+
     def _part(
-        self,
-        own: _Own,
-        node: int,
-        of: TaskClass,
-        positions: IntArray,
-        capacity: IntArray | int,
-        cost: IntArray | int,
-        label: str,
-        base: int = 1,
+        self, own: _Own, node: int, places: IntArray, capacity: IntArray, cost: IntArray, label: str, base: int = 1
     ) -> None:
         """Arcs to the machines that have room; `base`: the first of their nodes or of their machine classes' nodes."""
-        capacity = np.broadcast_to(capacity, len(positions))
         used = np.flatnonzero(capacity > 0)
         if not len(used):
             return
-        places = self._place[of.slots[positions[used]]]
-        cost = np.broadcast_to(cost, len(positions))[used]
-        first = self._add(node, places + base, capacity[used], cost)
+        places = places[used]
+        first = self._add(node, places + base, capacity[used], cost[used])
         own.parts.append(_Part(node, first, places, label))
 
     # --- reading the flow -------------------------------------------------------------------------------------------

@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TURN_S = 0.002
-REST = 2
-"""After a round, pods gather for this multiple of its graph and solver time: a larger round costs no more."""
+REST = 19
+"""After a round, pods gather for this multiple of its graph and solver time: a larger round costs hardly more, and
+rounds take a twentieth of the time."""
 REST_MAX_S = 1.0
 PASSES = 2
 """A round's graph, and one more for pods rejected during its repair."""
@@ -91,10 +92,12 @@ class _Staying(NamedTuple):
 class _Class:
     """Equal pods in a round, in queue order."""
 
-    __slots__ = ("feasible", "job", "of", "pods", "prepared", "room", "solver")
+    __slots__ = ("feasible", "job", "of", "pods", "prepared", "read", "room", "solver")
 
-    def __init__(self, job: str) -> None:
+    def __init__(self, job: str, read: Hashable) -> None:
+        """`read`: what the node-local filters read of its pods."""
         self.job = job
+        self.read = read
         self.of: Task
         self.feasible: IntArray
         self.room: IntArray
@@ -116,7 +119,8 @@ class Rounds:
         self._plugin = plugin
         self._columns = scheduler.columns
         self._waiting: list[QueuedPodInfo] = []
-        self._known: dict[str, None] = {}
+        self._known: dict[int, str] = {}
+        """The machines that the model knows, by slot."""
         self._version = -1
         self._busy_s = 0.0
         self._due_s = self._asked_for_s = float("-inf")
@@ -256,25 +260,31 @@ class Rounds:
                 own = model.task_key(task)
                 read = pod.uid if signature is None else signature
                 key = (read, task.job, own, _labels_that_matter(pod), pod.preemption_policy)
-                found = by_key.setdefault(key, _Class(task.job))
+                found = by_key.setdefault(key, _Class(task.job, read))
             except RAISED as error:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
                 continue
             found.pods.append(queued)
-        return [each for each in by_key.values() if self._prepare(each, started_s)]
+        alike: dict[Hashable, tuple[IntArray, IntArray]] = {}
+        return [each for each in by_key.values() if self._prepare(each, alike, started_s)]
 
     def _task(self, queued: QueuedPodInfo, count: int, now_s: float) -> Task:
         first_s = queued.initial_attempt_s
         return Task(queued.pod, count, now_s - first_s if first_s is not None else 0.0, _job_of(queued.pod))
 
-    def _prepare(self, each: _Class, started_s: float) -> bool:
-        """Finds where the class's pods pass the filters. False if a plugin failed."""
+    def _prepare(self, each: _Class, alike: dict[Hashable, tuple[IntArray, IntArray]], started_s: float) -> bool:
+        """Finds where the class's pods pass the filters. `alike`: slots and room, found once for all classes of which
+        node-local filters alone read the same. False if a plugin failed."""
         pod, columns = each.pods[0].pod, self._columns
         each.feasible = each.room = np.zeros(0, np.int64)
         each.of = Task(pod)
         try:
             each.prepared = prepare(self._local, columns, pod)
-            each.feasible = fitting_slots(self._run.evaluator.beside(pod), pod, columns)
+            seen = self._run.evaluator.beside(pod)
+            shared = not seen.barred and seen.node_names is None
+            shared = shared and all(name in self._local.filters for name, _ in seen.filters)
+            known = alike.get(each.read) if shared else None
+            each.feasible = known[0] if known is not None else fitting_slots(seen, pod, columns)
         except Rejected:
             return True
         except Exception as error:
@@ -282,10 +292,14 @@ class Rounds:
                 self._scheduler.broke(self._run, queued, error, started_s)
             return False
         each.of = self._task(each.pods[0], len(each.pods), started_s)
-        machines = Machines(columns.some(each.feasible), each.feasible)
-        each.room = machines.fit(each.of)
+        if known is not None:
+            each.room = known[1]
+            return True
+        each.room = Machines(columns.some(each.feasible), each.feasible).fit(each.of)
         if pod.spec.host_ports:
             each.room = np.minimum(each.room, 1)
+        if shared:
+            alike[each.read] = each.feasible, each.room
         return True
 
     # --- the graph --------------------------------------------------------------------------------------------------
@@ -321,16 +335,18 @@ class Rounds:
         name = ""
         try:
             # A name may have moved to another slot: removals first.
-            for name in [n for n in self._known if n not in columns.by_name or not columns.by_name[n].present]:
-                del self._known[name]
-                model.remove_machine(name)
+            for slot in slots:
+                info = columns.by_slot[slot]
+                if slot in self._known and (info is None or not info.present or info.name != self._known[slot]):
+                    name = self._known.pop(slot)
+                    model.remove_machine(name)
             for slot in slots:
                 info = columns.by_slot[slot]
                 if info is None or not info.present:
                     continue
                 name = info.name
-                if name not in self._known:
-                    self._known[name] = None
+                if slot not in self._known:
+                    self._known[slot] = name
                     model.add_machine(Machine(info))
                 model.gather_stats(Machine(info))
         except RAISED as error:
