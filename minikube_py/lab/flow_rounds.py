@@ -13,13 +13,13 @@ import numpy as np
 
 from minikube_py.env import Clock
 from minikube_py.scheduler.cache import Cache
-from minikube_py.scheduler.config import ProfileConfig
+from minikube_py.scheduler.config import ConfigError, ProfileConfig
 from minikube_py.scheduler.configuration.checking import NoCluster
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.flow.graph import Graph, TaskClass
-from minikube_py.scheduler.flow.model import Machines, Task
+from minikube_py.scheduler.flow.model import Machines, ModelError, Task
 from minikube_py.scheduler.flow.models import model_named
-from minikube_py.scheduler.flow.problem import faults
+from minikube_py.scheduler.flow.problem import Infeasible, faults
 from minikube_py.scheduler.flow.solvers import solver_named
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
@@ -78,7 +78,12 @@ def one_round(clock: Clock, model_name: str, solver_name: str, nodes: int, pods:
     graph = Graph(model, columns)
     problem = graph.build([TaskClass(task, machines.slots, machines.fit(task)) for task in tasks])
     built_s = now_s()
-    flow, by = solver.solved(problem)
+    try:
+        for failed in graph.failed.values():
+            raise failed
+        flow, by = solver.solved(problem)
+    except (ModelError, Infeasible) as error:
+        raise ConfigError(f"{model.name}, {nodes} nodes: {error}") from error
     solved_s = now_s()
     placed = turned_down = 0
     for c, task in enumerate(tasks):

@@ -190,6 +190,19 @@ class Graph:
             lower[list(own.lower)] = list(own.lower.values())
         return Problem(supply, start, end, capacity, cost, lower if lower.any() else None)
 
+    def without_minimums(self, classes: Sequence[TaskClass], why: str) -> Problem:
+        """The problem without the classes that have a `min_flow`, which fail; `classes`: as built."""
+        for number, own in enumerate(self._classes):
+            if own is None or not own.lower:
+                continue
+            arc, least = next(iter(own.lower.items()))
+            label = next(label for each, _, _, label in own.inner if each == arc)
+            asking = Asking(self._model.name, classes[number].name, classes[number].task)
+            self.failed[number] = asking.fail(label, f"min_flow is {least}, and cannot be met: {why}")
+            self._classes[number] = None
+            self._supply = [(node, count) for node, count in self._supply if node != own.node]
+        return self._problem()
+
     def _machine_classes(self, most: int) -> list[int]:
         """For each index, the first of its machine nodes; each leads to its machine."""
         count = len(self.machine_slots)

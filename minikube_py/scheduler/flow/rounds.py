@@ -307,9 +307,14 @@ class Rounds:
     def _solved(self, graph: Graph, classes: Sequence[_Class]) -> list[tuple[_Class, list[Placement], int]]:
         """Raises: ModelError, Infeasible."""
         self._tell_of_machines()
-        problem = graph.build([TaskClass(each.of, each.feasible, each.room) for each in classes])
+        built = [TaskClass(each.of, each.feasible, each.room) for each in classes]
+        problem = graph.build(built)
         self.arcs += graph.size[1]
-        flow, solver = self._plugin.solver.solved(problem)
+        try:
+            flow, solver = self._plugin.solver.solved(problem)
+        except Infeasible as error:
+            problem = graph.without_minimums(built, str(error))
+            flow, solver = self._plugin.solver.solved(problem)
         found = []
         for number, each in enumerate(classes):
             each.solver = solver

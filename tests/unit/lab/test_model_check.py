@@ -132,3 +132,14 @@ def test_a_round_is_measured_and_every_pod_placed(capsys: pytest.CaptureFixture[
         [model, "numpy", nodes, "50", "3"] for nodes in ("6", "9") for model in ("CPU_MEM", "TRIVIAL")
     ]
     assert all(int(row[-2]) + int(row[-1]) == 50 for row in rows if row[0] == "TRIVIAL")
+
+
+@pytest.mark.parametrize("arc", ["Arc(float('nan'))", "Arc(10, 1, 2**31)"])
+def test_a_round_of_a_model_that_fails_is_not_measured(
+    arc: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.py"
+    method = "def task_to_equiv_class_aggregator(self, task, ec):\n        return"
+    path.write_text(RIGHT.replace("    def task_to_unsch", f"    {method} {arc}\n\n    def task_to_unsch"))
+    assert main.main(["bench", "flow", "--nodes", "2", "--pods", "500", "--model", f"{path}:Mine"]) != 0
+    assert "Mine, 2 nodes:" in capsys.readouterr().err

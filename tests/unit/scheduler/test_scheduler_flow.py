@@ -543,3 +543,29 @@ async def test_what_if_says_that_a_flow_chooses_otherwise() -> None:
             found = w.scheduler.ask("what-if", pod_object("p", cpu="1", schedulerName=profile), {})
             assert found is not None and found["best"] == ["n1"]
             assert any("FlowPlacement" in line for line in told(found)) is said
+
+
+MINIMUM = """
+from minikube_py.scheduler.flow import Arc, CostModel
+
+class Mine(CostModel):
+    def task_to_unscheduled_agg(self, task):
+        return Arc(1000)
+
+    def task_to_equiv_class_aggregator(self, task, ec):
+        return Arc(0, 1, task.count if task.request("cpu") == 3000 else 0)
+"""
+
+
+async def test_a_minimum_that_cannot_be_met_keeps_only_its_own_class_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(MINIMUM)
+    async with flowing(flow_config(costModel=f"{path}:Mine"), a={"cpu": "4"}, b={"cpu": "4"}) as world:
+        world.pods("bad1", "bad2", "bad3", cpu="3")
+        world.pods("good1", "good2", cpu="500m")
+        await settle()
+        await world.clock.advance(5)
+        assert all(world.where("good1", "good2"))
+        message = world.api.condition("bad1")["message"]
+        assert "cost model Mine: class default (3 pods like bad1), arc cluster" in message
+        assert "pod default/bad1: min_flow is 3, and cannot be met" in message
