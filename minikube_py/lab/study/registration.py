@@ -101,7 +101,7 @@ def code_digest(study: Study) -> str:
     checkout = checkout_of(study.design.resolve())
     if checkout is not None and all(path.is_relative_to(checkout) for path in code):
         found |= {checkout / name for name in _data(checkout, study.name, code)}
-    return digest_of(path for path in found.union(code) if path.is_file())
+    return digest_of(path for path in sorted(found.union(code)) if path.is_file())
 
 
 def digest_of(paths: Iterable[Path]) -> str:
