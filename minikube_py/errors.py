@@ -7,6 +7,7 @@ means that the outcome cannot be determined; no layer may turn it into one of th
 from __future__ import annotations
 
 from reprlib import Repr
+from typing import Any
 
 
 def to_install(extra: str) -> str:
@@ -15,14 +16,31 @@ def to_install(extra: str) -> str:
     return f"run pip install '.[{extra}]' in the source folder of minikube_py"
 
 
-_SHOWN = Repr()
-_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother, _SHOWN.maxlong = 3, 80, 80, 80
+SHOWN_CHARS_MAX = 160
+
+
+class _Shown(Repr):
+    """Looks at the beginning of a value only."""
+
+    def repr_bytes(self, x: bytes, level: int) -> str:
+        return repr(x) if len(x) <= self.maxstring else f"{x[: self.maxstring]!r}..."
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        return f"a map of {len(x)}"
+
+    def repr_instance(self, x: object, level: int) -> str:
+        return repr(x) if x is None or isinstance(x, int | float) else f"a {type(x).__name__}"
+
+
+_SHOWN = _Shown()
+_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxlong = 3, 80, 80
 
 
 def shown(value: object) -> str:
-    """A value that was received, for a message about it: bounded in length and depth, so that no value makes the
-    message fail, as the `repr` of deeply nested ones does."""
-    return _SHOWN.repr(value)
+    """A value that was received, for a message about it: bounded in length, depth and time, so that no value makes the
+    message fail or wait, as the `repr` of nested and of large ones does."""
+    text = _SHOWN.repr(value)
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}..."
 
 
 ASK_AGAIN = "ask again in a moment"

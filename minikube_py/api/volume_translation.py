@@ -40,7 +40,11 @@ def _aws_handle(source: Mapping[str, Any], labels: Mapping[str, str] | None) -> 
     text = str(source.get("volumeID") or "")
     if not text.startswith("aws://"):
         return text
-    found = urlsplit(text).path.strip("/")
+    try:
+        found = urlsplit(text).path.strip("/")
+    except ValueError:
+        # Brackets that hold no address.
+        found = ""
     if not _AWS_VOLUME.fullmatch(found):
         raise TranslationError(
             f"failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({text})"

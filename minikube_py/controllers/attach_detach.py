@@ -300,11 +300,18 @@ class AttachDetach(QueueController):
                 self._watch(name, operation)
         self._check(name)
         # Detached first: of a volume for one node at a time, the next one waits.
+        failures: list[MinikubeError] = []
         for node in sorted(self._held.get(name, {})):
             if node not in self._wishes.get(name, {}):
-                await self._detach(name, node)
+                try:
+                    await self._detach(name, node)
+                except MinikubeError as error:
+                    # A node whose status may not be written holds up no other.
+                    failures.append(error)
         for node in sorted(self._wishes.get(name, {})):
             await self._attach(name, node)
+        if failures:
+            raise failures[0]
 
     def _watch(self, name: str, operation: Operation) -> None:
         found = self._attachments.store.get(operation.attachment)
@@ -337,6 +344,9 @@ class AttachDetach(QueueController):
         if last is not None and last.pending:
             return
         if node in held and held[node].confirmed:
+            if held[node].volume is None:
+                # Only the node's status listed it: now its attachment can be looked at, too.
+                self._look_at(name)
             held[node].volume, held[node].leaving_s = volume, None
             self._stays(name, node)
             return
@@ -422,6 +432,7 @@ class AttachDetach(QueueController):
         names = tuple(sorted(self._reported.get(node, {})))
         if self._written.get(node, names) == names:
             return
+        uid = self._uid(node)
         listed: list[Object] | None = [{"name": name, "devicePath": ""} for name in names] or None
         patch = {"status": {"volumesAttached": listed}}
         try:
@@ -429,4 +440,10 @@ class AttachDetach(QueueController):
         except StatusError as error:
             if error.code != 404:
                 raise
-        self._written[node] = names
+        # Another node of that name lists nothing yet.
+        if uid and uid == self._uid(node):
+            self._written[node] = names
+
+    def _uid(self, node: str) -> str:
+        view = self._nodes.store.get(node)
+        return view.uid if view is not None else ""

@@ -83,8 +83,8 @@ class Deferred:
             if component not in known:
                 recorder.start()
         await context.informers.informers.wait_synced(list(context.informers.needed))
-        self._controller = controller
         controller.start()
+        self._controller = controller
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -92,6 +92,18 @@ class Deferred:
             await ended(self._task)
         if self._controller is not None:
             await self._controller.stop()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended its start."""
+        task = self._task
+        return task.exception() if task is not None and task.done() and not task.cancelled() else None
+
+    def missing(self) -> dict[ResourceRef, str]:
+        """The kinds that it still waits for, with reasons."""
+        needs = self._context.informers
+        waits = self._task is not None and not self._task.done()
+        return needs.informers.missing(needs.needed) if waits else {}
 
     def metrics(self) -> dict[str, float]:
         return {} if self._controller is None else self._controller.metrics()
@@ -251,13 +263,17 @@ class ControllerManager:
     @property
     def missing(self) -> dict[str, dict[ResourceRef, str]]:
         """Controller to the kinds it still lacks, with reasons."""
-        return self._starting.missing()
+        deferred = {each.name: each.missing() for each in self._deferred()}
+        return {**self._starting.missing(), **{name: kinds for name, kinds in deferred.items() if kinds}}
 
     @property
     def failures(self) -> list[BaseException]:
-        """The errors that ended informers; a manager with any must be restarted."""
-        found = (informer.failure for informer in self._informers.all())
+        """The errors that ended informers, or starts of controllers; a manager with any must be restarted."""
+        found = [informer.failure for informer in self._informers.all()] + [each.failure for each in self._deferred()]
         return [*(failure for failure in found if failure is not None), *self._starting.failures]
+
+    def _deferred(self) -> list[Deferred]:
+        return [each for each in self.controllers.values() if isinstance(each, Deferred)]
 
     def metrics(self) -> dict[str, float]:
         metrics: dict[str, float] = {}

@@ -9,10 +9,10 @@ from typing import Any
 import edges
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from minikube_py.errors import Corruption, InvalidRequest, shown
+from minikube_py.errors import SHOWN_CHARS_MAX, Corruption, InvalidRequest, shown
 from minikube_py.mvcc.codec import from_plain, unpack
 from minikube_py.raft.codec import ENTRIES_MAX, Malformed, decode_change, message_from_plain
 from minikube_py.raft.configuration import NodeId
@@ -67,9 +67,16 @@ def test_a_decoder_raises_its_own_errors_alone(name: str, data: bytes) -> None:
         assert len(str(error)) < MESSAGE_CHARS_MAX
 
 
-@given(value=edges.plain_values)
+LARGE = st.sampled_from(
+    (b"x" * 10_000, "x" * 10_000, {n: n for n in range(1000)}, ["x" * 1000] * 1000, msgpack.ExtType(5, b"x" * 10_000))
+)
+wide = st.recursive(LARGE, lambda inner: st.lists(inner, max_size=40), max_leaves=80)
+
+
+@given(value=edges.plain_values | wide)
+@example([[["x" * 100] * 6] * 6] * 6)
 def test_what_is_shown_is_short(value: Any) -> None:
-    assert len(shown(value)) < MESSAGE_CHARS_MAX
+    assert len(shown(value)) <= SHOWN_CHARS_MAX + 3
     if type(value) in (int, bool, type(None)):
         assert shown(value) == repr(value)
 

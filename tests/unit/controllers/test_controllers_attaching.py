@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import controller_world
 import orjson
 import pytest
 
 from minikube_py import Cluster
 from minikube_py.client.transport import MERGE_PATCH
-from minikube_py.controllers.attach_detach import OPERATION_TIMEOUT_S, UNMOUNT_WAIT_S
+from minikube_py.controllers.attach_detach import OPERATION_TIMEOUT_S, UNMOUNT_WAIT_S, AttachDetach
 from minikube_py.controllers.simulated_volumes import SIMULATED
 from minikube_py.controllers.views import ATTACHES
 
@@ -272,3 +273,62 @@ def test_who_asks_for_more_storage_is_told_who_expands_it(world: World) -> None:
     assert told == ["CSI migration enabled for kubernetes.io/gce-pd; waiting for external resizer to expand the pvc"]
     annotations = world.cluster.get("pvc/v")["metadata"]["annotations"]
     assert annotations["volume.kubernetes.io/storage-resizer"] == "pd.csi.storage.gke.io"
+
+
+def test_a_volume_whose_name_nobody_can_read_withdraws_no_pod(world: World) -> None:
+    """Its pod was taken for gone, and its owner made another one, without end."""
+    world.volume(awsElasticBlockStore={"volumeID": "aws://[x"})
+    spec = {"nodeName": "node-0", "containers": [{"name": "c", "image": "x"}]}
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {**spec, "volumes": volumes}}
+    owner = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    world.make("ReplicaSet", "r", "apps/v1", spec=owner)
+    world.cluster.advance(5)
+    assert len(world.cluster.objects("pods")) == 1 and world.attachments() == []
+
+
+def test_an_attachment_that_was_lost_before_the_start_is_made_again() -> None:
+    with Cluster(nodes=2, clock="virtual", seed=1) as cluster:
+        world = World.__new__(World)
+        world.cluster = cluster
+        world.volume()
+        world.status("/api/v1/nodes/node-0", volumesAttached=[{"name": OWN, "devicePath": ""}])
+        world.pod("p", "node-0")
+        cluster.advance(1)
+        world.patch("/api/v1/nodes/node-0", metadata={"annotations": {ATTACHES: "true"}})
+        cluster.advance(5)
+        assert world.attachments() == [("node-0", "v")]
+
+
+def test_a_node_that_may_not_be_written_holds_up_no_other(world: World) -> None:
+    world.volume("v", "ReadWriteMany")
+    world.pod("one", "node-1")
+    world.cluster.advance(1)
+    world.attach("node-1")
+    world.cluster.advance(1)
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes/status"]}]
+    frozen = [{"expression": "object.metadata.name != 'node-1'", "message": "frozen"}]
+    version = "admissionregistration.k8s.io/v1"
+    policy = {"matchConstraints": {"resourceRules": rules}, "validations": frozen}
+    world.make("ValidatingAdmissionPolicy", "frozen", version, spec=policy)
+    binding = {"policyName": "frozen", "validationActions": ["Deny"]}
+    world.make("ValidatingAdmissionPolicyBinding", "frozen", version, spec=binding)
+    world.cluster.advance(2)
+    world.cluster.delete("pod/one")
+    world.cluster.advance(1)
+    world.pod("two", "node-0")
+    world.cluster.advance(10)
+    assert ("node-0", "v") in world.attachments()
+
+
+async def test_a_deferred_controller_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: AttachDetach) -> None:
+        raise KeyError("boom")
+
+    monkeypatch.setattr(AttachDetach, "start", broken)
+    w = controller_world.World("persistentvolume-attach-detach-controller")
+    w.api.make("nodes", "n", metadata={"annotations": {ATTACHES: "true"}})
+    with pytest.raises(AssertionError):
+        async with w:
+            assert w.manager is not None
+            assert [str(each) for each in w.manager.failures] == ["'boom'"]
