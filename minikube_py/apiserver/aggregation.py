@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import quote, urlencode
 
 from minikube_py.api.discovery import Remote
 from minikube_py.api.errors import Json, StatusError
@@ -24,7 +24,7 @@ from minikube_py.api.kinds.discovery import ENDPOINTSLICES
 from minikube_py.apiserver.api_services import ApiServices, Known
 from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.forwarding import Asked, Forwarder, Opened, Target, Tunnel
-from minikube_py.apiserver.messages import TEXT, Request, Response, decode_path
+from minikube_py.apiserver.messages import TEXT, Request, Response, decode_path, query_terms
 from minikube_py.apiserver.outgoing import ANSWER_BYTES_MAX, DEADLINE, BadAuthority, FrontProxy, NoAnswer
 from minikube_py.apiserver.remote_services import RemoteService
 from minikube_py.apiserver.rules import User
@@ -53,6 +53,8 @@ _OF_THE_ANSWER: Final = frozenset(("Content-Length", "Content-Type", "Date", "Au
 _BODILESS: Final = (204, 304)
 _PLAIN: Final = frozenset("!#$&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 """Of the characters of a header's name, those that are not escaped: `%` is."""
+_UNESCAPED: Final = "$&+,/:;=@"
+"""Of a path, beside letters, digits and `-._~`. Source: Go `net/url` shouldEscape."""
 _REDIRECTED: Final = b"the backend attempted to redirect this request, which is not permitted"
 
 
@@ -207,10 +209,12 @@ def _upgrades(request: Request) -> bool:
 
 
 def _path(request: Request) -> str:
-    """With its query as Go encodes it: by name."""
-    given = request.query.items() if request.head is None else parse_qsl(request.head.query, keep_blank_values=True)
+    """The path and the query that were authorized, escaped again as Go does: what the sender escaped, or did not, may
+    mean another path to the other server."""
+    given = request.query.items() if request.head is None else query_terms(request.head.query)
+    path = quote(decode_path(request.path), _UNESCAPED)
     query = urlencode(sorted(given, key=itemgetter(0)))
-    return f"{request.path}?{query}" if query else request.path
+    return f"{path}?{query}" if query else path
 
 
 def _passed_on(request: Request, upgrades: bool) -> Iterable[tuple[str, str]]:

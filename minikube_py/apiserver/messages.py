@@ -233,20 +233,25 @@ def _quoted(text: str) -> str:
 _WRONG_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
-@remembered(4096, 512)
-def parse_query(text: str) -> Mapping[str, str]:
-    """First value of each name. `dryRun` may be given several times: its values are joined by commas. Terms with
-    a wrong escape or a semicolon are left out, as by upstream.
+def query_terms(text: str) -> list[tuple[str, str]]:
+    """Names and values. Terms with a wrong escape or a semicolon are left out, as by upstream.
 
     Raises: StatusError 400 if there are too many terms."""
     if ";" in text or _WRONG_ESCAPE.search(text):
         text = "&".join(term for term in text.split("&") if ";" not in term and not _WRONG_ESCAPE.search(term))
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_TERMS_MAX)
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_TERMS_MAX)
     except ValueError:
         raise bad_request(f"the query has more than {QUERY_TERMS_MAX} terms") from None
+
+
+@remembered(4096, 512)
+def parse_query(text: str) -> Mapping[str, str]:
+    """First value of each name of `query_terms`. `dryRun` may be given several times: its values are joined by commas.
+
+    Raises: StatusError 400 if there are too many terms."""
     query: dict[str, str] = {}
-    for name, value in pairs:
+    for name, value in query_terms(text):
         if name not in query:
             query[name] = value
         elif name == "dryRun":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,7 +29,6 @@ PLAIN = "/api/v1/namespaces/default/services"
 SOUNDS = f"{ROOT}/namespaces/default/sounds"
 WHO = User("ann", ("singers", "system:authenticated"), "7", (("a/B%", ("x", "y")),))
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-READER = [{"apiGroups": [GROUP], "resources": ["sounds"], "verbs": ["get", "list"]}]
 
 
 class World(NamedTuple):
@@ -95,9 +95,25 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await asyncio.sleep(0)
 
 
-async def allowed(world: World) -> None:
+async def raw(world: World, method: str, path: str, *lines: str, token: str = "admin-token") -> bytes:
+    """The beginning of the answer to a request that no client library would send, up to its end if it ends soon."""
+    port = int(world.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=world.context)
+    try:
+        head = (f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {token}", *lines, "", "")
+        writer.write("\r\n".join(head).encode("latin-1"))
+        async with patience():
+            found = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"(?m)^Content-Length: ([0-9]+)\r$", found)
+            return found + (await reader.readexactly(int(length[1])) if length and method != "HEAD" else b"")
+    finally:
+        writer.transport.abort()
+
+
+async def allowed(world: World, *verbs: str) -> None:
     rbac = "/apis/rbac.authorization.k8s.io/v1"
-    await world.core.done("POST", f"{rbac}/clusterroles", {"metadata": {"name": "sounds"}, "rules": READER})
+    rules = [{"apiGroups": [GROUP], "resources": ["sounds"], "verbs": verbs or ["get", "list"]}]
+    await world.core.done("POST", f"{rbac}/clusterroles", {"metadata": {"name": "sounds"}, "rules": rules})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "sounds"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}
     binding = {"metadata": {"name": "sounds"}, "roleRef": reference, "subjects": [subject]}
@@ -129,6 +145,24 @@ async def test_the_other_server_is_told_who_asks_and_by_whom(world: World) -> No
     assert seen.certificate["subject"] == ((("commonName", "front-proxy-client"),),)
     status, told, _ = await world.ask("POST", SOUNDS, {"a": 1})
     assert (status, told["method"], told["body"]) == (201, "POST", '{"a": 1}')
+
+
+@pytest.mark.parametrize("how", [(), ("Connection: Upgrade", "Upgrade: websocket")])
+async def test_the_path_that_is_sent_is_the_one_that_was_authorized(world: World, how: tuple[str, ...]) -> None:
+    """Nothing after the name of one object makes it the request for all of them."""
+    await world.registered()
+    await allowed(world, "get", "delete")
+    for method, given, sent in (
+        ("GET", "/#x", "/%23x"), ("DELETE", "/#x?labelSelector=a", "/%23x?labelSelector=a"), ("GET", "/%23x", "/%23x"),
+        ("DELETE", "/a%2Fstatus", "/a/status"), ("GET", "/a%3Fwatch=1", "/a%3Fwatch=1"), ("GET", "/%61'%2e", "/a%27."),
+        ("GET", "/a?x=%zz&x=1;y&x=%23", "/a?x=%23"), ("GET", "/a/..", "/a/.."),
+    ):  # fmt: skip
+        passed_on = len(world.other.passed_on)
+        answer = await raw(world, method, SOUNDS + given, *how, token="ann-token")
+        if given.startswith(("/a%2Fstatus", "/a/..")):
+            assert (answer[:12], len(world.other.passed_on)) == (b"HTTP/1.1 403", passed_on), given
+        else:
+            assert world.other.passed_on[passed_on:][0].target == SOUNDS + sent, (given, answer)
 
 
 async def test_what_others_need_to_know_of_this_server_is_in_a_configmap(world: World) -> None:
