@@ -164,10 +164,10 @@ def parse_event(line: bytes) -> WatchEvent:
     Raises: Unavailable if it is not a watch event."""
     if line.startswith(_PREFIX) and line.endswith(b"}"):
         end = line.find(_MIDDLE, 9, 40)
-        if end > 0:
+        if end > 0 and line[9:end].isascii():
             return WatchEvent(line[9:end].decode(), line[end + 11 : -1])
     try:
         event = orjson.loads(line)
-        return WatchEvent(event["type"], orjson.dumps(event["object"]))
+        return WatchEvent(str(event["type"]), orjson.dumps(event["object"]))
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise Unavailable(f"not a watch event: {line[:100]!r}") from error

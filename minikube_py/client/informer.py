@@ -417,7 +417,7 @@ class Informer(Generic[T]):
 
     def _advance(self, version: str) -> None:
         # A watch on a sum sends objects with their own, older versions; a bookmark then gives the revision reached.
-        if not version:
+        if not isinstance(version, str) or not version:
             return
         try:
             if int(version) < int(self.resource_version):

@@ -15,6 +15,7 @@ import orjson
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.transport import JSON, MERGE_PATCH, ApiResponse, ApiTransport, WatchEvent
+from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable, shown
 
 Object = dict[str, Any]
 
@@ -95,7 +96,7 @@ def status_error(status: int, body: bytes) -> StatusError:
     if not isinstance(document, dict) or document.get("kind") != "Status":
         text = body[:500].decode(errors="replace").strip()
         return StatusError(status, "", f"the server answered {status}: {text}", None)
-    if not document.get("code"):
+    if not isinstance(document.get("code"), int) or not document["code"]:
         document["code"] = status
     return StatusError.from_status(document)
 
@@ -103,6 +104,11 @@ def status_error(status: int, body: bytes) -> StatusError:
 def refused_watch(status: int, body: bytes) -> WatchEvent:
     """The event of a watch that did not begin. A body that is no Status, as of an unknown path, becomes one."""
     return WatchEvent("ERROR", orjson.dumps(status_error(status, body).to_status()))
+
+
+def _unreadable(method: str, path: str, what: str) -> MinikubeError:
+    """Of an answer that says success. It may come from another server, to which requests are passed on."""
+    return (Unavailable if method == "GET" else OutcomeUnknown)(f"the answer to {method} {path} is {what}")
 
 
 class RestClient:
@@ -135,7 +141,12 @@ class RestClient:
     ) -> Object:
         payload = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
         response = await self.raw(method, path, params, payload, content_type)
-        decoded: Object = orjson.loads(response.body)
+        try:
+            decoded: Any = orjson.loads(response.body)
+        except orjson.JSONDecodeError as error:
+            raise _unreadable(method, path, f"no JSON: {error}") from None
+        if not isinstance(decoded, dict):
+            raise _unreadable(method, path, f"no object but {shown(decoded)}")
         return decoded
 
     async def get(self, resource: ResourceRef, name: str, namespace: str = "", resource_version: str = "") -> Object:
@@ -164,11 +175,15 @@ class RestClient:
             params["continue"] = continue_token
         if resource_version:
             params["resourceVersion"] = resource_version
-        document = await self.request("GET", path_of(resource, namespace), params)
-        metadata = document.get("metadata") or {}
-        return ListPage(
-            document.get("items") or [], metadata.get("resourceVersion", ""), metadata.get("continue", "")
-        )
+        path = path_of(resource, namespace)
+        document = await self.request("GET", path, params)
+        metadata, items = document.get("metadata") or {}, document.get("items") or []
+        if not isinstance(metadata, dict) or not isinstance(items, list):
+            raise _unreadable("GET", path, "no list of objects")
+        version, token = metadata.get("resourceVersion", ""), metadata.get("continue", "")
+        if not isinstance(version, str) or not isinstance(token, str):
+            raise _unreadable("GET", path, "a list without version")
+        return ListPage(items, version, token)
 
     async def pages(
         self,

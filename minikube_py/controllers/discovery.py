@@ -1,12 +1,20 @@
-"""Reads from the discovery documents which kinds the API server serves."""
+"""Reads from the discovery documents which kinds the API server serves. Groups may be other servers', whose answers may
+have any form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import logging
+import re
+from typing import Any, Final, NamedTuple
 
 from minikube_py.api.errors import StatusError
-from minikube_py.client.rest import ResourceRef, RestClient
+from minikube_py.client.rest import Object, ResourceRef, RestClient
+from minikube_py.errors import MinikubeError
+
+logger = logging.getLogger(__name__)
+RESOURCES_MAX: Final = 4096
+"""Of one group and version, with subresources: each may get an informer."""
+_SOUND: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}", re.ASCII).fullmatch
 
 
 class ServedResource(NamedTuple):
@@ -27,7 +35,7 @@ async def served_resources(client: RestClient) -> Served:
     """Every resource in its group's preferred version, without subresources.
 
     Raises: StatusError, Unavailable if the core group or the group list cannot be read."""
-    found = _resources("", "v1", (await client.request("GET", "/api/v1")).get("resources"))
+    found = _resources("", "v1", await client.request("GET", "/api/v1"))
     failed: set[str] = set()
     groups = (await client.request("GET", "/apis")).get("groups") or ()
     for group in groups:
@@ -35,27 +43,43 @@ async def served_resources(client: RestClient) -> Served:
         preferred = group.get("preferredVersion", {}).get("version")
         versions = [version["version"] for version in group.get("versions") or ()]
         for version in sorted(versions, key=lambda v: v != preferred):
+            path = f"/apis/{group['name']}/{version}"
             try:
-                document = await client.request("GET", f"/apis/{group['name']}/{version}")
-            except StatusError as error:
-                if error.code != 404:
+                resources = _resources(group["name"], version, await client.request("GET", path))
+            except MinikubeError as error:
+                if not isinstance(error, StatusError) or error.code != 404:
+                    logger.warning("discovery of %s: %s", path, error or type(error).__name__)
                     failed.add(group["name"])
                 continue
-            for resource in _resources(group["name"], version, document.get("resources")):
+            for resource in resources:
                 if resource.ref.plural not in seen:
                     seen.add(resource.ref.plural)
                     found.append(resource)
     return Served(found, frozenset(failed))
 
 
-def _resources(group: str, version: str, documents: Iterable[dict[str, Any]] | None) -> list[ServedResource]:
+def _resources(group: str, version: str, document: Object) -> list[ServedResource]:
+    """Those with a sound name. Raises: MinikubeError."""
+    rows = document.get("resources") or []
+    if not isinstance(rows, list):
+        raise MinikubeError("its resources are no list")
+    if len(rows) > RESOURCES_MAX:
+        raise MinikubeError(f"it has {len(rows)} resources; the limit is {RESOURCES_MAX}")
     return [
         ServedResource(
-            ResourceRef(group, version, document["name"]),
-            document.get("kind", ""),
-            bool(document.get("namespaced")),
-            frozenset(document.get("verbs") or ()),
+            ResourceRef(group, version, row["name"]),
+            _text(row.get("kind")),
+            row.get("namespaced") is True,
+            frozenset(filter(_text, _list(row.get("verbs")))),
         )
-        for document in documents or ()
-        if "/" not in document["name"]
+        for row in rows
+        if isinstance(row, dict) and _SOUND(_text(row.get("name")))
     ]
+
+
+def _text(found: Any) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def _list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []

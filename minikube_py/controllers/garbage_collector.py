@@ -76,6 +76,8 @@ class GarbageCollector:
             await self.discover()
         except MinikubeError as error:
             logger.warning("garbage collector: discovery failed: %s", error or type(error).__name__)
+        except Exception:
+            logger.exception("garbage collector: discovery failed")
 
     async def discover(self) -> None:
         resources, failed = await served_resources(self._client)

@@ -20,11 +20,13 @@ from minikube_py.controllers.base import ControllerContext, QueueController, Que
 from minikube_py.controllers.discovery import ServedResource, served_resources
 from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import NamespaceView, PodView
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import MinikubeError, Unavailable
 
 FINALIZER: Final = "kubernetes"
 FINALIZERS_ESTIMATE_S: Final = 15
 """How long to wait before checking content that has finalizers again."""
+FAILURE_CHARS_MAX: Final = 1024
+"""Of each failure, in a condition: another server's may be as long as an answer."""
 
 _GOOD: Final = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
@@ -131,8 +133,8 @@ class NamespaceController(QueueController):
         try:
             served, failed = await served_resources(self._client)
         except MinikubeError as error:
-            remaining.failures.append(str(error))
-            remaining.discovery_failure = str(error)
+            remaining.discovery_failure = str(error)[:FAILURE_CHARS_MAX]
+            remaining.failures.append(remaining.discovery_failure)
             return remaining
         if failed:
             remaining.discovery_failure = f"Discovery failed for some groups, {len(failed)} failing: {sorted(failed)}"
@@ -164,7 +166,7 @@ class NamespaceController(QueueController):
             await self._delete_all(resource, namespace)
             left = await self._metadata_of_all(ref, namespace) if "list" in resource.verbs else []
         except MinikubeError as error:
-            remaining.failures.append(str(error))
+            remaining.failures.append(str(error)[:FAILURE_CHARS_MAX])
             return
         if not left:
             return
@@ -208,8 +210,18 @@ class NamespaceController(QueueController):
     async def _metadata_of_all(self, ref: ResourceRef, namespace: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         async for page in self._client.pages(ref, namespace):
-            found += [item["metadata"] for item in page.items]
+            found += [_metadata(ref, item) for item in page.items]
         return found
+
+
+def _metadata(ref: ResourceRef, item: Any) -> dict[str, Any]:
+    """What is needed of it. Raises: Unavailable: what other servers answer may have any form."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise Unavailable(f"an item of the list of {ref.plural}.{ref.group} has no name")
+    finalizers = metadata.get("finalizers")
+    sound = [each for each in finalizers if isinstance(each, str)] if isinstance(finalizers, list) else []
+    return {"name": metadata["name"], "finalizers": sound}
 
 
 def _conditions(namespace: Object, remaining: _Remaining, now_s: float) -> list[Object]:

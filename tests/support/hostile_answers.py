@@ -77,3 +77,34 @@ EXTENDER_ANSWERS: Final[dict[str, Shape]] = {
     "blanks": lambda size: b" " * size,
     "bad bytes": lambda size: b'{"Error":"' + b"\xff" * size + b'"}',
 }  # fmt: skip
+
+# --- what another API server answers ----------------------------------------------------------------------------------
+
+DISCOVERIES: Final[dict[str, bytes]] = {
+    "a web page": b"<html>", "nothing": b"", "a list": b"[1]", "no object": b"1", "null": b"null",
+    "a text for rows": b'{"resources":"ab"}', "a row without a name": b'{"resources":[{}]}',
+    "a row that is no object": b'{"resources":[1]}', "a name that is no text": b'{"resources":[{"name":1}]}',
+    "a name that leads elsewhere": b'{"resources":[{"name":"../x?a=b","verbs":["delete","list","watch"]}]}',
+    "verbs that are none": b'{"resources":[{"name":"a","kind":[],"verbs":[[],{}]},{"name":"b","verbs":5}]}',
+    "too many rows": _dump({"resources": [{"name": f"r{at}", "verbs": ["delete", "list", "watch"]} for at in range(5000)]}),
+}  # fmt: skip
+"""Answers with 200 to a GET of a group and version."""
+LISTS: Final[dict[str, bytes]] = {
+    "a web page": b"<html>", "nothing": b"", "a list": b"[1]", "no object": b"true",
+    "items that are no list": b'{"items":1}', "metadata that is none": b'{"metadata":[1],"items":[]}',
+    "a version that is no text": b'{"metadata":{"resourceVersion":5},"items":[]}',
+    "a token that is no text": b'{"metadata":{"continue":{}},"items":[]}',
+}  # fmt: skip
+"""Answers with 200 to a GET of a collection that cannot be read at all."""
+ITEMS: Final[dict[str, bytes]] = {
+    "no objects": b'{"items":[1,[],null]}', "without metadata": b'{"items":[{}]}',
+    "metadata that is none": b'{"items":[{"metadata":[1]}]}', "a name that is none": b'{"items":[{"metadata":{"name":{}}}]}',
+    "an identity that is none": b'{"items":[{"metadata":{"name":"a","uid":[],"ownerReferences":[5]}}]}',
+    "finalizers that are none": b'{"items":[{"metadata":{"name":"a","uid":"u","finalizers":[[],5]}}]}',
+}  # fmt: skip
+"""Lists of what is no object."""
+EVENTS: Final[dict[str, bytes]] = {
+    "no object": b"[1]", "no version": b'{"metadata":{"resourceVersion":5.5}}', "no JSON": b"<html>", "null": b"null",
+    "an error of no code": b'{"kind":"Status","code":{},"details":5,"message":[]}', "a code that is a text": b'{"kind":"Status","code":"x"}',
+}  # fmt: skip
+"""Objects of events of a watch."""
