@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
@@ -24,6 +24,7 @@ from minikube_py.api.kinds.discovery import ENDPOINTSLICES
 from minikube_py.apiserver.api_services import ApiServices, Known
 from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.forwarding import Asked, Forwarder, Opened, Target, Tunnel
+from minikube_py.apiserver.inflight import Slots
 from minikube_py.apiserver.messages import TEXT, Request, Response, decode_path, query_terms
 from minikube_py.apiserver.outgoing import ANSWER_BYTES_MAX, DEADLINE, BadAuthority, FrontProxy, NoAnswer
 from minikube_py.apiserver.remote_services import RemoteService
@@ -138,8 +139,11 @@ class Aggregation:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def forward(self, remote: RemoteService, request: Request, verb: str) -> Response:
-        """Raises: StatusError if the body cannot be read."""
+    async def forward(
+        self, remote: RemoteService, request: Request, verb: str, slots: Slots | None = None
+    ) -> Response:
+        """The request counts, and its body, until it is answered. Raises: StatusError if the body cannot be read, or
+        too many are in flight."""
         if not remote.available:
             return _refused(503, "service unavailable")
         try:
@@ -147,6 +151,19 @@ class Aggregation:
         except (StatusError, NoAnswer):
             return _refused(503, "service unavailable")
         await request.read_body()
+        with ExitStack() as counted:
+            if slots is not None:
+                # Only now: a slow sender must not occupy a slot.
+                slots.take()
+                counted.callback(slots.give_back)
+            if request.receive is not None:
+                counted.enter_context(request.receive.holding(len(request.body)))
+            response = await self._forward(target, request, verb)
+            if response.text is not None:
+                response.sent = counted.pop_all().close
+        return response
+
+    async def _forward(self, target: Target, request: Request, verb: str) -> Response:
         upgrades = _upgrades(request)
         user = request.user or ANONYMOUS
         headers = [*_passed_on(request, upgrades), *_forwarded(request, target), *identity(user)]

@@ -27,6 +27,7 @@ from minikube_py.api.kinds.apiregistration import (
 )
 from minikube_py.api.kinds.core import CONFIGMAPS
 from minikube_py.api.kinds.metrics import NODE_METRICS, ON_REQUEST
+from minikube_py.apiserver.inflight import Slots
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.outgoing import FrontProxy
 from minikube_py.apiserver.watch_cache import Entry
@@ -136,11 +137,13 @@ class ApiServices:
     def is_elsewhere(self, path: str) -> bool:
         return self.elsewhere is not None and self.elsewhere.of(path) is not None
 
-    def forwarded(self, request: Request, verb: str) -> Coroutine[Any, Any, Response] | None:
+    def forwarded(
+        self, request: Request, verb: str, slots: Slots | None = None
+    ) -> Coroutine[Any, Any, Response] | None:
         """The answer of another server, if the path is one of its."""
         elsewhere = self.elsewhere
         remote = elsewhere.of(request.path) if elsewhere is not None else None
-        return None if elsewhere is None or remote is None else elsewhere.forward(remote, request, verb)
+        return None if elsewhere is None or remote is None else elsewhere.forward(remote, request, verb, slots)
 
     def define(self, versions: Iterable[tuple[str, str]]) -> None:
         """The served groups and versions of all definitions."""

@@ -373,7 +373,7 @@ class ApiServer:
             elif path is None or (self.services.elsewhere and self.services.is_elsewhere(request.path)):
                 await self.access.admit(request, path, verb)
                 permitted = True
-                response = await (self.services.forwarded(request, verb) or nonresource.answer(request, self))
+                response = await (self.services.forwarded(request, verb, slots) or nonresource.answer(request, self))
             else:
                 await self.access.admit(request, path, verb)
                 ASKED_BY.set(request.user.name if request.user is not None else "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
@@ -217,7 +217,10 @@ class Connection(asyncio.Protocol):
                 response = response.warning(warning)
             lasting = self._lasting(asked, response)
             if lasting is not None:
-                return await lasting
+                try:
+                    return await lasting
+                finally:
+                    response.sent()
             packed_above = packs(response, headers.get("accept-encoding") or "")
             if packed_above is not None and len(response.body) > packed_above:
                 response.pieces = sliced(response.body)
@@ -462,6 +465,15 @@ class Body:
         finally:
             server.bodies.release(held)
             server.enter(connection, ANSWER)
+
+    @contextmanager
+    def holding(self, size_bytes: int) -> Iterator[None]:
+        """Counts the body that was read for as long as it is kept. Raises: StatusError 429."""
+        self._hold(size_bytes)
+        try:
+            yield
+        finally:
+            self._connection.server.bodies.release(size_bytes)
 
     def _hold(self, size: int) -> None:
         """Raises: StatusError 429."""

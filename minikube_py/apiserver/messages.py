@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -29,7 +30,18 @@ NO_HEADERS: Final[Mapping[str, str]] = {}
 _CONTROLS: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 _WARNED: Final = '299 - "'
 _ESCAPED: Final = re.compile(r"\\(.)")
-Receive = Callable[[], Awaitable[bytes]]
+
+
+class Receive(Protocol):
+    async def __call__(self) -> bytes:
+        """The body. Raises: StatusError."""
+        ...
+
+    def holding(self, size_bytes: int) -> AbstractContextManager[None]:
+        """Counts the body that was read for as long as it is kept. Raises: StatusError 429."""
+        ...
+
+
 
 Admission: TypeAlias = "Callable[[Kind, str, str, Json | None, Json | None], None]"
 """The checks on a user's writes. Called with resource, subresource and name, the stored object (None: it is being
@@ -130,7 +142,7 @@ class Response:
 
     `text` yields parts as they arrive; `body` holds those available already. `pieces` yields the parts of a large list;
     all objects are of one moment. `exact`: the body is sent unchanged, without indentation or final newline. The caller
-    calls `sent` once `pieces` are consumed or dropped; until then the request is in flight. Longer than
+    calls `sent` once `pieces` or `text` are consumed or dropped; until then the request is in flight. Longer than
     `packed_above_bytes` may be compressed if accepted; None: as upstream for this content.
     """
 

@@ -7,6 +7,7 @@ import json
 import re
 import ssl
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -316,6 +317,46 @@ async def test_failures_of_the_other_server_are_told_as_upstream_tells_them(worl
     change["spec"]["service"]["port"] = port
     await world.core.done("PATCH", f"{SERVICES}/{NAME}", change, "application/merge-patch+json")
     await world.told("True")
+
+
+async def test_requests_that_are_passed_on_are_in_flight_here(world: World) -> None:
+    """So that a server that does not answer fills no memory: neither they nor their bodies are without a limit."""
+    await world.registered()
+    await allowed(world, "*")
+    in_flight = world.core.api.in_flight
+    in_flight.writes.limit = in_flight.reads.limit = 2
+    bodies = world.core.api.connection_metrics
+
+    def held() -> float:
+        return bodies()["apiserver_bodies_in_flight_bytes"]
+
+    def sent(path: str, how: str) -> list[asyncio.Task[Any]]:
+        body = {"a": "x" * 1000} if how == "POST" else None
+        return [asyncio.create_task(world.ask(how, path, body, token="ann-token")) for _ in range(5)]
+
+    world.other.hangs.add(SOUNDS)
+    for how, slots in (("POST", in_flight.writes), ("GET", in_flight.reads)):
+        asked = len(world.other.passed_on)
+        tasks = sent(SOUNDS, how)
+        async with patience():
+            done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            while len(done) < 3:
+                more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done |= more
+        assert {task.result()[0] for task in done} == {429}
+        await until(partial(lambda most: len(world.other.passed_on) == most, asked + 2), "two are passed on")
+        assert (slots.taken, held() > 2000) == (2, how == "POST")
+        world.other.release.set()
+        assert {(await task)[0] for task in waiting} <= {200, 201}
+        await until(partial(lambda each: (each.taken, held()) == (0, 0), slots), "all are given back")
+        world.other.release.clear()
+    # An answer that has no end is in flight until its reader is gone.
+    world.other.huge.add(f"{SOUNDS}/a")
+    given = {"Authorization": "Bearer ann-token"}
+    async with patience(), world.session.get(f"{world.url}{SOUNDS}/a", headers=given) as answer:
+        assert await answer.content.readany()
+        assert in_flight.reads.taken == 1
+    await until(lambda: in_flight.reads.taken == 0, "it is given back")
 
 
 @pytest.mark.parametrize("how", ["hangs", "huge"])

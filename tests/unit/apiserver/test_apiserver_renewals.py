@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from api_core import JSON, MERGE, Core, node
@@ -84,8 +83,14 @@ def asked(rng: random.Random, version: str) -> tuple[str, str, bytes, dict[str, 
     return "PUT", f"{ALL}/n", body, query, rng.choice((JSON,) * 15 + ("application/yaml", "text/plain")), user
 
 
-async def _received(body: bytes) -> bytes:
-    return body
+class _Received(NamedTuple):
+    body: bytes
+
+    async def __call__(self) -> bytes:
+        return self.body
+
+    def holding(self, size_bytes: int) -> nullcontext[None]:
+        return nullcontext()
 
 
 @asynccontextmanager
@@ -119,7 +124,7 @@ async def history(folder: Path, seed: int, way: str) -> tuple[list[Any], int]:
             request = Request(method, path, query, body, user, JSON, content_type)
             request.user_agent = USER_AGENT
             if way == "received":
-                request.body, request.receive = b"", partial(_received, body)
+                request.body, request.receive = b"", _Received(body)
             if way == "together" and method == "PUT" and content_type == JSON and not query:
                 (told,) = await InProcessTransport(core.api, user).put_all([(path, body)])
                 assert isinstance(told, ApiResponse)
