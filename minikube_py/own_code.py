@@ -5,24 +5,40 @@ One loader for all of them, with uniform errors about what is wrong and where.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minikube_py.errors import RequestError
 
 _PRODUCT = Path(__file__).parent
-RAISED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""What code of others, which awaits nothing, may raise: SystemExit would end the process, CancelledError its task, in
-silence. KeyboardInterrupt is the user's."""
+if TYPE_CHECKING:
+    RAISED: tuple[type[BaseException], ...]
+    """What code of others, which awaits nothing, may raise: SystemExit would end the process, CancelledError its task,
+    in silence. KeyboardInterrupt is the user's."""
+
+
+def __getattr__(name: str) -> tuple[type[BaseException], ...]:
+    if name == "RAISED":
+        return _raised()
+    raise AttributeError(name)
+
+
+@cache
+def _raised() -> tuple[type[BaseException], ...]:
+    # Its import takes a third of a second on a busy machine, and most commands run no code of others.
+    from asyncio import CancelledError
+
+    return (Exception, SystemExit, GeneratorExit, CancelledError)
+
 
 
 class BadCode(RequestError):
@@ -81,7 +97,7 @@ def module_of(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         raise BadCode(f"module {place} cannot be imported: {error}; write MODULE:CLASS or FILE.py:CLASS") from error
-    except RAISED as error:
+    except _raised() as error:
         raise BadCode(f"module {place} cannot be imported: {told(error)}") from error
 
 
@@ -89,7 +105,7 @@ def load(point: Any) -> Any:
     """What an entry point of an installed distribution names. Raises: BadCode."""
     try:
         return point.load()
-    except RAISED as error:
+    except _raised() as error:
         raise BadCode(f'entry point "{point.name}" ({point.value}) cannot be loaded: {told(error)}') from error
 
 
@@ -108,16 +124,24 @@ def _module_of_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise BadCode(f"{path}, line {error.lineno}: SyntaxError: {error.msg}; correct it there") from error
-    except RAISED as error:
+    except _raised() as error:
         raise BadCode(f"{path} cannot be run: {told(error)}") from error
     finally:
         sys.path.remove(str(path.parent))
     return module
 
 
+def words_of(error: BaseException) -> str:
+    """Its message; "" for one that cannot be read: it is of others, too."""
+    try:
+        return str(error)
+    except _raised():
+        return ""
+
+
 def told(error: BaseException) -> str:
     """`ValueError: no such node (mine.py, line 12)`: with the location, for the code's author."""
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     own = [frame for frame in frames if _PRODUCT not in Path(frame.filename).parents] or frames
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = ": ".join(filter(None, (type(error).__name__, words_of(error))))
     return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text

@@ -46,7 +46,10 @@ _EXCESS_BYTES_MAX: Final = 16 << 10
 CHUNKED: Final = -1
 PATH_BYTES_MAX: Final = 16 << 10
 """Names of 253 characters, escaped, a dozen of them. It is taken apart before anybody knows who asks."""
-LISTS: Final = ("accept", "accept-encoding", "content-type", "if-none-match")
+LISTS: Final = (
+    "accept", "accept-encoding", "connection", "content-type", "if-none-match", "sec-websocket-protocol", "upgrade",
+    "x-forwarded-for",
+)  # fmt: skip
 LISTS_BYTES_MAX: Final = 4096
 """Of each of the LISTS, whose items are read one by one; those of kubectl and of browsers have some 300 bytes."""
 _KEPT_LENGTH_MAX: Final = 2048

@@ -13,7 +13,7 @@ from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.declared import IndexSpec, check_spec
 from minikube_py.index.hosted import HostedIndex
 from minikube_py.index.reports import IndexReport, IndexState
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import RAISED, words_of
 
 REVISION_BYTES: Final = 16
 """Memory of the host's log per row change beyond its cells: revision and slot."""
@@ -120,7 +120,7 @@ class Running:
         self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
-        self.degrade(f"{self.spec.structure} has failed: {type(error).__name__}: {error}")
+        self.degrade(f"{self.spec.structure} has failed: {type(error).__name__}: {words_of(error)}")
 
     def degrade(self, reason: str) -> None:
         """Drops the structure; its queries are answered without it."""

@@ -30,29 +30,35 @@ class Budget(NamedTuple):
 class Budgets:
     """All budgets during a search for victims. Pods with equal labels are matched once."""
 
-    __slots__ = ("_all", "_meaning")
+    __slots__ = ("_all", "_meaning", "_taken")
 
     def __init__(self, budgets: Iterable[Budget]) -> None:
         self._all = tuple(budgets)
         self._meaning: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[Budget, ...]] = {}
+        self._taken: dict[str, int] = {}
+        """By budget: evictions that are on their way."""
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
     def without(self, pods: Iterable[PodInfo]) -> Budgets:
-        """What is left once `pods` are evicted, too."""
-        taken: dict[str, int] = {}
+        """What is left once `pods` are evicted, too. Costs what they and those before them concern, not all budgets."""
+        left = Budgets(self._all)
+        left._meaning, left._taken = self._meaning, dict(self._taken)
         for pod in pods:
             for budget in self.protecting(pod):
-                taken[budget.uid] = taken.get(budget.uid, 0) + 1
-        return Budgets(each._replace(allowed=each.allowed - taken.get(each.uid, 0)) for each in self._all)
+                left._taken[budget.uid] = left._taken.get(budget.uid, 0) + 1
+        return left
 
     def protecting(self, pod: PodInfo) -> Iterator[Budget]:
         key = pod.namespace, tuple(pod.labels.items())
         meaning = self._meaning.get(key)
         if meaning is None:
             meaning = self._meaning[key] = tuple(budget for budget in self._all if budget.means(pod))
-        return (budget for budget in meaning if pod.name not in budget.disrupted)
+        there = (budget for budget in meaning if pod.name not in budget.disrupted)
+        if not self._taken:
+            return there
+        return (each._replace(allowed=each.allowed - self._taken.get(each.uid, 0)) for each in there)
 
 
 def project_budget(obj: Any) -> Budget:

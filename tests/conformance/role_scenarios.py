@@ -12,9 +12,7 @@ from minikube_py.client.rest import CLUSTER_ROLES, RestClient
 
 Settled = Callable[[RestClient, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 _READ, _WRITE = ({"verbs": [verb], "apiGroups": [""], "resources": ["pods"]} for verb in ("get", "create"))
-_OWN: tuple[tuple[str, Any], ...] = (
-    ("absent", ...), ("null", None), ("none", []), ("one", [_WRITE]), ("like", [_READ]),
-)  # fmt: skip
+_OWN: tuple[tuple[str, Any], ...] = (("absent", ...), ("null", None), ("one", [_WRITE]), ("like", [_READ]))
 _SELECTED = {"nothing": ("nothing",), "part": ("part",), "either": ("part", "nothing")}
 
 

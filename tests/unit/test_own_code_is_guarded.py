@@ -46,7 +46,8 @@ def test_there_is_one_tuple_of_what_code_of_others_may_raise() -> None:
         module
         for module, tree in _modules()
         for each in ast.walk(tree)
-        if isinstance(each, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "RAISED" for t in each.targets)
+        if isinstance(each, ast.Assign | ast.AnnAssign)
+        and any(isinstance(t, ast.Name) and t.id == "RAISED" and isinstance(t.ctx, ast.Store) for t in ast.walk(each))
     ]
     assert found == ["own_code.py"]
 

@@ -45,9 +45,6 @@ def charge(write: Write, evaluator: Evaluator, quotas: Iterable[Json], seen: See
     if negative := sorted(name for name, amount in usage.items() if amount.unscaled < 0):
         raise _refused(write, f"quota usage is negative for resource(s): {','.join(negative)}")
     more = usage if write.old is None else above(usage, evaluator.usage(write.old, seen))
-    if len(concerned) > CONCERNED_MAX:
-        why = f"{len(concerned)} ResourceQuotas count it, and all are charged in one write: {CONCERNED_MAX} at most"
-        raise _refused(write, why)
     found = []
     for quota in concerned:
         # If the quota did not match before, charge the whole usage.
@@ -57,6 +54,9 @@ def charge(write: Write, evaluator: Evaluator, quotas: Iterable[Json], seen: See
         after = _within(write, quota, mask(asked, hard_of(quota)), before)
         if not same(before, after):
             found.append((quota, after))
+    if len(found) > CONCERNED_MAX:
+        why = f"{len(found)} ResourceQuotas count it, and all are charged in one write: {CONCERNED_MAX} at most"
+        raise _refused(write, why)
     return found
 
 

@@ -10,7 +10,7 @@ neither dimensions nor disruption budgets, which are checked here by trials of t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,20 +32,20 @@ TURN_NODES: Final = 32
 
 
 class Turns:
-    """Classes take turns across rounds, whoever waited longest first; `of` is any pod of a class, by uid. Of the
-    classes that tried last, the first are forgotten."""
+    """Classes take turns across rounds, whoever waited longest first; `of` stands for a class, whichever of its
+    pods wait. Of the classes that tried last, the first are forgotten."""
 
     KEPT_MAX: Final = 4096
 
     def __init__(self) -> None:
-        self._at: OrderedDict[str, int] = OrderedDict()
+        self._at: OrderedDict[Hashable, int] = OrderedDict()
         self._taken = 0
 
-    def ordered(self, waiting: Iterable[str]) -> list[str]:
+    def ordered(self, waiting: Iterable[Hashable]) -> list[Hashable]:
         last = {of: number for number, of in enumerate(self._at)}
         return sorted(waiting, key=lambda of: last.get(of, -1))
 
-    def take(self, of: str, slots: IntArray, left: int, classes: int) -> IntArray:
+    def take(self, of: Hashable, slots: IntArray, left: int, classes: int) -> IntArray:
         """Its next nodes: a fair share of the `left` ones, since `classes` still want a turn."""
         count = min(left, len(slots), max(TURN_NODES, left // max(1, classes)))
         if not count:

@@ -117,6 +117,7 @@ class Graph:
         self._place = np.full(columns.size, -1, np.int64)
         self._place[self.machine_slots] = np.arange(len(self.machine_slots))
         self._nodes = 1 + len(self.machine_slots)
+        self._count = 0
         self._supply: list[tuple[int, int]] = []
         self._jobs: dict[str, list[int]] = {}
         self._classes: list[_Own | None] = []
@@ -128,7 +129,7 @@ class Graph:
     @property
     def size(self) -> tuple[int, int]:
         """Number of nodes and of arcs."""
-        return self._nodes, self._arcs
+        return self._count, self._arcs
 
     # --- building ---------------------------------------------------------------------------------------------------
 
@@ -177,9 +178,9 @@ class Graph:
         used[SINK] = used[start] = used[end] = True
         # Only nodes with arcs are nodes of the problem. Each class with supply has the arc to its job.
         number = np.cumsum(used) - 1
-        self._nodes = int(number[-1]) + 1
+        self._count = int(number[-1]) + 1
         start, end = number[start], number[end]
-        supply = np.zeros(self._nodes, np.int64)
+        supply = np.zeros(self._count, np.int64)
         for node, count in self._supply:
             supply[number[node]] = count
         supply[SINK] = -supply.sum()

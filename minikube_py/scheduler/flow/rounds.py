@@ -83,19 +83,22 @@ class _Promise(NamedTuple):
 
 
 class _Staying(NamedTuple):
-    """Pods of one class; `alternative`: what it costs to leave them, or None if they fit nowhere."""
+    """Pods of one class; `alternative`: what it costs to leave them, or None if they fit nowhere. `key`: of the class,
+    whichever of its pods wait."""
 
     pods: Sequence[QueuedPodInfo]
     alternative: int | None
+    key: Hashable
 
 
 class _Class:
     """Equal pods in a round, in queue order."""
 
-    __slots__ = ("feasible", "job", "of", "pods", "prepared", "read", "room", "solver")
+    __slots__ = ("feasible", "job", "key", "of", "pods", "prepared", "read", "room", "solver")
 
-    def __init__(self, job: str, read: Hashable) -> None:
+    def __init__(self, key: Hashable, job: str, read: Hashable) -> None:
         """`read`: what the node-local filters read of its pods."""
+        self.key = key
         self.job = job
         self.read = read
         self.of: Task
@@ -220,17 +223,19 @@ class Rounds:
             if placements and len(placements) * AGAIN_SHARE >= len(rest):
                 self._waiting += rest
             elif rest:
-                staying.append(_Staying(rest, alternative))
+                staying.append(_Staying(rest, alternative, each.key))
         self.repaired += len(turned_down)
-        await self._stay([*staying, *(_Staying(each.pods, None) for each in full)], started_s)
+        await self._stay([*staying, *(_Staying(each.pods, None, each.key) for each in full)], started_s)
         return turned_down
 
     async def _stay(self, staying: Iterable[_Staying], started_s: float) -> None:
         """What no flow placed takes the place of others, if it may, or waits."""
-        left = {each.pods[0].pod.uid: each for each in staying}
-        for number, uid in enumerate(self._turns.ordered(left)):
-            each = left[uid]
-            pods = await self._exchanged(each.pods, len(left) - number, started_s)
+        left: dict[Hashable, list[_Staying]] = {}
+        for each in staying:
+            left.setdefault(each.key, []).append(each)
+        classes = [(of, each) for of in self._turns.ordered(left) for each in left[of]]
+        for number, (of, each) in enumerate(classes):
+            pods = await self._exchanged(each.pods, of, len(classes) - number, started_s)
             if each.alternative is None:
                 await self._alone(pods)
             else:
@@ -260,7 +265,7 @@ class Rounds:
                 own = model.task_key(task)
                 read = pod.uid if signature is None else signature
                 key = (read, task.job, own, _labels_that_matter(pod), pod.preemption_policy)
-                found = by_key.setdefault(key, _Class(task.job, read))
+                found = by_key.setdefault(key, _Class(key, task.job, read))
             except RAISED as error:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
                 continue
@@ -449,17 +454,17 @@ class Rounds:
         return False
 
     async def _exchanged(
-        self, pods: Sequence[QueuedPodInfo], classes: int, started_s: float
+        self, pods: Sequence[QueuedPodInfo], of: Hashable, classes: int, started_s: float
     ) -> Sequence[QueuedPodInfo]:
-        """Lets pods of a class replace running ones if the price is right; returns the others. `classes`: how many of
-        the round want that, still."""
+        """Lets pods of the class `of` replace running ones if the price is right; returns the others. `classes`: how
+        many of the round want that, still."""
         if not self._plugin.args.preemption:
             return pods
         pods = [queued for queued in pods if self._is_waiting(queued)]
         if not pods or pods[0].pod.preemption_policy == "Never":
             return pods
         try:
-            found = await self._offers(pods[0].pod, classes)
+            found = await self._offers(pods[0].pod, of, classes)
             pods = [queued for queued in pods if self._is_waiting(queued)]
             taken = self._taken(self._task(pods[0], len(pods), started_s), found) if found and pods else []
             taken = affordable(taken, self._budgets())
@@ -479,7 +484,7 @@ class Rounds:
                 del self._leaving[uid]
         return self._plugin.budgets().without(victim for victim, _ in self._leaving.values())
 
-    async def _offers(self, pod: PodInfo, classes: int) -> dict[int, Offer]:
+    async def _offers(self, pod: PodInfo, of: Hashable, classes: int) -> dict[int, Offer]:
         """By slot; yields to the event loop in turns. Raises: ModelError, PluginError."""
         dry_run = self._scheduler.dry_run(pod) if self._trials_left else None
         if dry_run is None:
@@ -491,7 +496,7 @@ class Rounds:
                 del self._promised[uid]
         promised = {promise.node for promise in self._promised.values()}
         slots = np.flatnonzero(columns.present[: columns.size])
-        turned = self._turns.take(pod.uid, slots, self._trials_left, classes)
+        turned = self._turns.take(of, slots, self._trials_left, classes)
         self._trials_left -= len(turned)
         nodes = [columns.by_slot[slot] for slot in turned.tolist()]
         free = [node for node in nodes if node is not None and node.name not in promised]

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+from minikube_py.apiserver import http1
 from minikube_py.etcd import http, kv, large, maintenance, proto_json, users, watch
 from minikube_py.etcd.grpc_server import Limits
 from minikube_py.etcd.http import HttpLimits
@@ -25,6 +26,7 @@ def test_the_page_names_each_limit_and_its_value() -> None:
         validate=validate,
         HttpLimits=HttpLimits(),
         http=http,
+        http1=http1,
         kv=kv,
         large=large,
         maintenance=maintenance,

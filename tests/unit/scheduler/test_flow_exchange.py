@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from scheduler_world import settle
 from test_scheduler_flow import World, flow_config, flowing
 from virtual_time import run_virtually
 
+from minikube_py.api.label_selectors import selector_of
+from minikube_py.scheduler.budgets import Budget, Budgets
 from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.flow import exchange, rounds
 
@@ -141,6 +144,34 @@ async def test_all_classes_of_a_round_share_its_trials(tmp_path: Path, monkeypat
         assert max(map(len, tried.values())) > 1 and max(spent) <= 4
         assert world.rounds.exchanged > 4, "the next round goes on after them"
 
+
+async def test_a_class_keeps_its_turn_whichever_of_its_pods_waits_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    take = exchange.Turns.take
+    monkeypatch.setattr(exchange.Turns, "take", lambda self, of, *more: asked.append(of) or take(self, of, *more))
+    async with flowing(worth(tmp_path, preemption=True), a={"cpu": "2"}) as world:
+        world.pods("runs", cpu="2", nodeName="a", status=RUNS, **labelled(1000))
+        await settle()
+        for name in ("first", "second", "third"):
+            world.pods(name, cpu="2", **labelled(100))
+            await wakes(world, 2)
+            world.api.delete("pods", f"default/{name}")
+    assert len(asked) > 2 and len(set(asked)) == 1
+
+
+def test_budgets_are_left_with_what_evictions_leave_them() -> None:
+    """Without a look at those that they do not concern: 1,000 budgets and 256 evictions took a second."""
+    alike = [Budget(f"u{at}", "ns", selector_of({"matchLabels": {"a": str(at % 50)}}), 3, ()) for at in range(100)]
+    budgets = Budgets(alike)
+    pods: list[Any] = [SimpleNamespace(name=f"p{at}", namespace="ns", labels={"a": str(at % 50)}) for at in range(120)]
+    monitored = sum(1 for _ in budgets.protecting(pods[0]))
+    for pod in pods:
+        budgets = budgets.without([pod])
+    left = [each.allowed for pod in pods[:50] for each in budgets.protecting(pod)]
+    assert monitored == 2 and left == [0] * 40 + [1] * 60
+    assert [each.allowed for each in Budgets(alike).protecting(pods[0])] == [3, 3]
 
 async def test_a_class_that_can_never_pay_does_not_keep_another_from_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
