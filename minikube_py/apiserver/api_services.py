@@ -211,6 +211,7 @@ def trusted(proxy: FrontProxy, known: Json) -> Json:
 
 
 def _joined(known: str, pem: str) -> str:
+    known = known if not known or known.endswith("\n") else f"{known}\n"
     return known if pem.strip() in known else f"{known}{pem}"
 
 

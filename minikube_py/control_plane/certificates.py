@@ -139,10 +139,11 @@ class ProxyFiles:
     key: Path | None = None
     authority: Path | None = None
 
-    def read(self, clients: Path | None) -> FrontProxy:
+    def read(self, clients: Path | None, now: datetime | None = None) -> FrontProxy:
         """`clients`: the authority of client certificates. Raises: SetupError."""
+        now = now or datetime.now(UTC)
         pem, users = (
-            "" if path is None else read_text(path, f"authority of {what}")
+            "" if path is None else _published(path, f"authority of {what}", now)
             for path, what in ((self.authority, "front proxies"), (clients, "clients"))
         )
         try:
@@ -291,6 +292,18 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def _published(path: Path, what: str, now: datetime) -> str:
+    """The certificates in the file that have not expired, once each, as PEM: whatever else it holds, a private key
+    perhaps, is for nobody else. Raises: SetupError.
+
+    Source: kubernetes `pkg/controlplane/controller/clusterauthenticationtrust`."""
+    try:
+        found = x509.load_pem_x509_certificates(read_text(path, what).encode())
+    except ValueError as error:
+        raise SetupError(f"{path} holds no certificates ({what}): {error}") from error
+    return "".join(dict.fromkeys(_pem(each).decode() for each in found if each.not_valid_after_utc >= now))
 
 
 def _common_name(certificate_file: Path) -> str:

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from minikube_py.apiserver.api_services import trusted
 from minikube_py.cli import main as cli
 from minikube_py.client.kubeconfig import load_kubeconfig
-from minikube_py.control_plane.certificates import AUTHORITY_LIFE, RENEW_BEFORE, SERVER_LIFE
+from minikube_py.control_plane.certificates import (
+    AUTHORITY_LIFE,
+    RENEW_BEFORE,
+    SERVER_LIFE,
+    ProxyFiles,
+    ensure_authority,
+)
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.secrets import Deployment, admin_access, ensure_secrets, parse_hosts
 from minikube_py.control_plane.tls import client_context, peer_client_context, peer_server_context, server_context
@@ -167,6 +174,27 @@ def test_an_authority_is_never_replaced_unasked(deployment: Deployment, damage: 
         now += AUTHORITY_LIFE
     with pytest.raises(SetupError, match="are not a valid authority: remove both, then restart all roles"):
         ensure_secrets(deployment, now)
+
+
+def test_of_files_of_authorities_only_certificates_that_have_not_expired_are_published(tmp_path: Path) -> None:
+    """Not the private key beside one of them, for readers of the ConfigMap."""
+    now = datetime(2025, 6, 1, tzinfo=UTC)
+    pems, keys = [], []
+    for number, made in enumerate((now, now - 2 * AUTHORITY_LIFE, now)):
+        files = tmp_path / f"{number}.crt", tmp_path / f"{number}.key"
+        pems.append(ensure_authority(*files, made).pem.decode())
+        keys.append(files[1].read_text())
+    mixed = tmp_path / "mixed.pem"
+    mixed.write_text(f"A note\n{keys[0]}{pems[0]}{pems[1]}{pems[0]}{pems[2].rstrip()}")
+    clients = tmp_path / "clients.pem"
+    clients.write_text(pems[2].rstrip() + "\n" + keys[2])
+    known = ProxyFiles(authority=mixed).read(clients, now)
+    assert (known.authority_pem, known.clients_pem) == (pems[0] + pems[2], pems[2])
+    data = trusted(known, {"client-ca-file": pems[0].rstrip(), "requestheader-client-ca-file": pems[0] + pems[2]})
+    assert (data["client-ca-file"], data["requestheader-client-ca-file"]) == (pems[0] + pems[2], pems[0] + pems[2])
+    clients.write_text(keys[2])
+    with pytest.raises(SetupError, match=r"clients.pem holds no certificates \(authority of clients\)"):
+        ProxyFiles().read(clients, now)
 
 
 def test_the_administrators_kubeconfig_for_another_address(deployment: Deployment) -> None:
