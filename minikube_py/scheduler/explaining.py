@@ -107,9 +107,7 @@ def _scored(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, fitting: Seq
         for of_node, one, score in zip(found, given.tolist(), scores.tolist(), strict=True):
             of_node.append(Weighed(scorer.plugin.name, one, score, scorer.weight))
     totals = [sum(each.score * each.weight for each in of_node) for of_node in found]
-    return [
-        Verdict(node, None, total, tuple(given)) for node, total, given in zip(fitting, totals, found, strict=True)
-    ]
+    return [Verdict(node, None, total, tuple(given)) for node, total, given in zip(fitting, totals, found, strict=True)]
 
 
 @contextmanager

@@ -19,7 +19,9 @@ MATCHER = "property/test_scheduler_matcher.py property/test_scheduler_scope.py"
 ORDER = "property/test_scheduler_node_order.py"
 TWINS = "unit/scheduler/test_scheduler_twins.py"
 GANGS = "property/test_scheduler_gang_laws.py"
-JUDGES = (LAWS, RECOUNTS, DEVICES, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER, ORDER, GANGS)
+FLOW = "unit/scheduler/test_flow_laws.py"
+PACKING = "property/test_packing_policies.py"
+JUDGES = (LAWS, RECOUNTS, DEVICES, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER, ORDER, GANGS, FLOW, PACKING)
 
 
 class SchedulerMutant(NamedTuple):

@@ -14,11 +14,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from flow_mutants import MUTANTS as OF_FLOW
 from mutants import Mutant
 from planting import SEEDS, copy_package, plant, run_checker
 from planting_command import look_for, parse
-from scheduler_mutants import JUDGES, MUTANTS, SchedulerMutant
+from scheduler_mutants import JUDGES, SchedulerMutant
+from scheduler_mutants import MUTANTS as OF_SCHEDULER
 
+MUTANTS = (*OF_SCHEDULER, *OF_FLOW)
 PATIENCE = 10
 """A judge that finds nothing wrong is done within seconds, but several run at a time."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from scheduler_mutants import JUDGES, MUTANTS
-from scheduler_planting import search
+from scheduler_mutants import JUDGES
+from scheduler_planting import MUTANTS, search
 
 QUICK = (
     "columns: of two pods with one claim the first to go takes it along",
     "queue: what happened while a pod was tried is forgotten",
     "preemption: a budget protects one pod too many",
+    "flow: more pods of a class than fit go through machine classes",
 )
 
 

@@ -248,6 +248,7 @@ class World:
         for slot, node in enumerate(columns.by_slot):
             assert node is not None
             assert plugin.devices.known(node) == self.left(node.name)
+            assert plugin.devices.chosen.keys() <= self.placed.keys(), "pods that are gone are forgotten"
             one = plugin.filter(CycleState(), pod, node)
             assert (mask is None or bool(mask[slot])) == (one is None)
             if many is not None and one is None:

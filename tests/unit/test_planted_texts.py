@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "minikube_py"
 PLANTED = Path(__file__).parents[1] / "planted"
 TABLES = sorted(path.stem for path in PLANTED.glob("*mutants.py"))
-FOLDERS = {"scheduler_mutants": PACKAGE / "scheduler"}
+FOLDERS = dict.fromkeys(("scheduler_mutants", "flow_mutants"), PACKAGE / "scheduler")
 
 
 @cache
@@ -29,4 +29,4 @@ def test_each_planted_text_stands_once(table: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_all_tables_are_found() -> None:
-    assert len(TABLES) == 5
+    assert len(TABLES) == 6

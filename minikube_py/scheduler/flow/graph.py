@@ -390,11 +390,7 @@ def _price(problem: Problem, arc: int) -> int:
 
 
 def _back(
-    root: int,
-    node: int,
-    into: dict[int, list[tuple[int, int, str]]],
-    left: dict[int, int],
-    problem: Problem,
+    root: int, node: int, into: dict[int, list[tuple[int, int, str]]], left: dict[int, int], problem: Problem
 ) -> list[Step]:
     """A path from the class's node to `node` with remaining flow, which it consumes."""
     steps: list[Step] = []

@@ -428,13 +428,9 @@ class Rounds:
         limit = self._scheduler.config.explained_decisions
         if not limit:
             return
-        plugin = self._plugin
-        name = each.job or pod.namespace
+        model, name, known = self._plugin.model.name, each.job or pod.namespace, self._decisions
         path = (*placement.path, Step("sink", placement.leaf_cost))
-        known = self._decisions
-        known[pod.uid] = Decision(
-            self.rounds, node.name, plugin.model.name, each.solver, name, path, alternative
-        )
+        known[pod.uid] = Decision(self.rounds, node.name, model, each.solver, name, path, alternative)
         known.move_to_end(pod.uid)
         while len(known) > limit:
             known.popitem(last=False)

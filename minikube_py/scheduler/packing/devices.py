@@ -169,6 +169,7 @@ class Devices:
 
     def choose(self, pod: PodInfo, slot: int, devices: tuple[int, ...]) -> None:
         self.chosen[pod.uid] = devices
+        self._placed[slot] = self._placed.get(slot, frozenset()) | {pod.uid}
         self._stale.add(slot)
 
     def release(self, pod: PodInfo, slot: int | None) -> None:

@@ -42,9 +42,10 @@ class OvercommitByPrediction:
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         refuse_others(self.name, args, _KNOWN)
-        self.resources = tuple(args.get("resources", RESOURCES))
-        if not self.resources or not set(self.resources) <= set(RESOURCES):
-            raise ConfigError(f'plugin "{self.name}": resources are {args.get("resources")!r}; of cpu and memory')
+        given = args.get("resources", RESOURCES)
+        if not isinstance(given, list | tuple) or not given or not all(each in RESOURCES for each in given):
+            raise ConfigError(f'plugin "{self.name}": resources are {given!r}; a list of cpu and memory is expected')
+        self.resources = tuple(dict.fromkeys(given))
         self.predictor = predictor_named(str(args.get("predictor", "n-sigma")), args.get("predictorArgs"))
         self.meter = meter_of(self.name, args, handle.clock, self.predictor.samples)
         self._ahead = self.predictor.looks_ahead

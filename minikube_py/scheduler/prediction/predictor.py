@@ -22,6 +22,8 @@ from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unkn
 GROUP: Final = "minikube_py.predictors"
 STEP_MINUTES: Final = 5
 """A sample is the mean over this many minutes."""
+SAMPLES_MAX: Final = 2016
+"""A week."""
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -147,7 +149,7 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
     for attribute, usual in (("samples", Predictor.samples), ("looks_ahead", False)):
         if not hasattr(predictor, attribute):
             setattr(predictor, attribute, usual)
-    if not isinstance(predictor.samples, int) or predictor.samples < 1:
-        text = f"samples is {predictor.samples!r}; a whole number from 1 is expected"
+    if not isinstance(predictor.samples, int) or not 1 <= predictor.samples <= SAMPLES_MAX:
+        text = f"samples is {predictor.samples!r}; a whole number from 1 to {SAMPLES_MAX} is expected"
         raise ConfigError(f"predictor {target}: {text}")
     return predictor

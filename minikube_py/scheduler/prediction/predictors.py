@@ -15,10 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minikube_py.scheduler.configuration.merging import ConfigError
-from minikube_py.scheduler.prediction.predictor import FloatArray, Past, Predictor, predictor_named
+from minikube_py.scheduler.prediction.predictor import SAMPLES_MAX, FloatArray, Past, Predictor, predictor_named
 
-SAMPLES_MAX: Final = 2016
-"""A week."""
 SIGMAS_MAX: Final = 1000.0
 
 

@@ -1,8 +1,8 @@
 """TargetLoadPacking and LoadVariationRiskBalancing of sigs.k8s.io/scheduler-plugins (trimaran), by its formulas.
 
 Source: scheduler-plugins v0.33.5, pkg/trimaran. Differences: usage comes from a custom source (`usage`) instead of a
-load watcher, as means of five minutes; the latest sample of a node is its load, and deviations are over `window`
-samples; TargetLoadPacking uses a node's allocatable CPU instead of its capacity; sidecar init containers count as in
+load watcher, as means of five minutes; load and deviation of a node are over the last `WINDOW` samples;
+TargetLoadPacking uses a node's allocatable CPU instead of its capacity; sidecars and pod-level resources count as in
 Kubernetes.
 """
 
@@ -126,6 +126,8 @@ class TargetLoadPacking(_ByLoad):
             raise ConfigError(f'plugin "{self.name}": targetUtilization is {self.target:g}; less than 100 is expected')
         try:
             self.multiplier = float(args.get("defaultRequestsMultiplier") or 1.5)
+            if not 0 <= self.multiplier <= 1e6:
+                raise ValueError(f"{self.multiplier:g}; a number from 0 to 1e6 is expected")
             requests = args.get("defaultRequests")
             if requests is not None:
                 self.default_milli = wide_units(CPU, requests[CPU]) if CPU in requests else 0

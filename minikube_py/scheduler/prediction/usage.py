@@ -40,7 +40,8 @@ class _Kept:
 
 
 class Meter:
-    """Samples of pods, from the first request on. `keep`: how many per pod."""
+    """Samples of pods, from the first request on. `keep`: how many per pod. `cut_short`: an error ended a look at all
+    pods in this step."""
 
     def __init__(self, source: UsageSource, name: str, clock: Clock, keep: int) -> None:
         self.source = source
@@ -49,6 +50,7 @@ class Meter:
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
         self._asked: set[str] = set()
+        self.cut_short = False
         self._step = -1
 
     @property
@@ -56,12 +58,15 @@ class Meter:
         return int(self._clock.wall_s() // 60)
 
     def step(self) -> int:
-        """The current sample's step. At a new step, pods no longer requested are dropped."""
+        """The current sample's step. At a new step, pods no longer requested are dropped; after a step that was cut
+        short, only those whose samples no longer count."""
         step = self.minute // STEP_MINUTES
         if step != self._step:
             if self._asked:
-                self._kept = {uid: kept for uid, kept in self._kept.items() if uid in self._asked}
-                self._asked = set()
+                oldest = step - self.keep if self.cut_short else step + 1
+                left = (uid for uid, kept in self._kept.items() if uid in self._asked or kept.next_step > oldest)
+                self._kept = {uid: self._kept[uid] for uid in left}
+                self._asked, self.cut_short = set(), False
             self._step = step
         return step
 
@@ -181,6 +186,7 @@ class Rows:
         try:
             return self._of(node)
         except PredictionError as error:
+            self._meter.cut_short = True
             raise PluginError(str(error)) from error
 
     def one(self, node: NodeInfo) -> FloatArray:

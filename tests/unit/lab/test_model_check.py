@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from minikube_py.cli import main
+from minikube_py.lab.plugins import model_laws
 from minikube_py.lab.plugins.drawn import Case, words_of
 from minikube_py.lab.plugins.model_laws import LAWS, Subject, columns_of, judge
 from minikube_py.own_code import module_of
 from minikube_py.scheduler.flow.model import Machines
+from minikube_py.scheduler.flow.problem import Problem
+from minikube_py.scheduler.flow.solvers import NUMPY
+from minikube_py.scheduler.framework import IntArray
 
 RIGHT = """
 import random
@@ -29,6 +35,22 @@ class Mine(CostModel):
         return Arcs(machines.running, machines.free_slots)
 """
 
+TIERS = """
+from minikube_py.scheduler.flow import Arc, Arcs, CostModel
+
+class Mine(CostModel):
+    machine_classes = 2
+
+    def task_to_unscheduled_agg(self, task):
+        return Arc(1_000_000)
+
+    def equiv_class_to_equiv_class(self, ec, to):
+        return Arc(to.machine.running + to.number, int(to.machine.free_slots > to.number))
+
+    def equiv_class_to_machine_classes(self, ec, machines, index):
+        return Arcs(machines.running + index, 1 * (machines.free_slots > index))
+"""
+
 WRONG = {
     "a price that is no number": ("answers", "return Arc(1_000_000 +", "return Arc('much') # ("),
     "an array that is too short": ("answers", "Arcs(machines.running,", "Arcs(machines.running[1:],"),
@@ -38,6 +60,15 @@ WRONG = {
     "a node that is written to": ("pure", "return Arcs(", "[m.info.requested.clear() for m in machines]; return Arcs("),
     "a pod that is written to": ("pure", "return Arc(1_000_000", 'task.pod.labels["a"] = "b"; return Arc(1_000_000'),
     "chance of its own": ("seed", "1_000_000 + int", "random.randrange(1 << 30) + int"),
+    "a least flow that nothing carries": (
+        "flow",
+        "    def task_to_unsch",
+        "    def task_to_equiv_class_aggregator(self, task, ec):\n        return Arc(0, 1, 40)\n    def task_to_unsch",
+    ),
+}
+WRONG_TIERS = {
+    "prices of machine classes that disagree": ("Arcs(machines.running + index", "Arcs(machines.running"),
+    "capacities of machine classes that disagree": ("machines.free_slots > index", "machines.free_slots >= index"),
 }
 
 
@@ -58,6 +89,35 @@ def test_a_right_model_breaks_no_law(tmp_path: Path, law: str) -> None:
 def test_each_wrong_model_is_found_by_its_law(tmp_path: Path, law: str, old: str, new: str) -> None:
     assert old in RIGHT
     assert "pod " in judged(tmp_path, RIGHT.replace(old, new), law)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_right_model_of_machine_classes_breaks_no_law(tmp_path: Path, law: str) -> None:
+    assert judged(tmp_path, TIERS, law) == ""
+
+
+@pytest.mark.parametrize(("old", "new"), WRONG_TIERS.values(), ids=WRONG_TIERS)
+def test_forms_of_machine_classes_that_disagree_are_found(tmp_path: Path, old: str, new: str) -> None:
+    assert old in TIERS
+    assert "equiv_class_to_machine_classes says" in judged(tmp_path, TIERS.replace(old, new), "forms")
+
+
+def for_nothing(problem: Problem) -> IntArray:
+    return NUMPY.solve(problem._replace(cost=np.zeros_like(problem.cost)))
+
+
+def nowhere(problem: Problem) -> IntArray:
+    return np.zeros_like(problem.cost)
+
+
+@pytest.mark.parametrize(
+    ("solve", "told"), [(for_nothing, "a cycle of the residual graph"), (nowhere, "flow is not conserved")]
+)
+def test_a_solver_that_finds_no_cheapest_flow_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solve: Callable[[Problem], IntArray], told: str
+) -> None:
+    monkeypatch.setattr(model_laws, "available", lambda: {"right": NUMPY, "wrong": SimpleNamespace(solve=solve)})
+    assert f"wrong: {told}" in judged(tmp_path, RIGHT, "flow")
 
 
 def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broken(

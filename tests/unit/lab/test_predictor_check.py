@@ -90,7 +90,7 @@ def test_whatever_a_predictor_raises_is_told(
     assert told in capsys.readouterr().out
     path.write_text(RIGHT.replace("samples = 12", "samples = float('nan')"))
     assert main.main(["predictor", "check", f"{path}:Mine"]) == 2
-    assert "samples is nan; a whole number from 1 is expected" in capsys.readouterr().err
+    assert "samples is nan; a whole number from 1 to 2016 is expected" in capsys.readouterr().err
     path.write_text("raise SystemExit(3)")
     assert main.main(["predictor", "check", f"{path}:Mine"]) == 2
     assert "mine.py cannot be run: SystemExit: 3 (mine.py, line 1)" in capsys.readouterr().err

@@ -7,6 +7,7 @@ loadvariationriskbalancing/analysis_test.go (TestComputeScore) and loadvariation
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,42 @@ def test_samples_are_means_of_five_minutes_from_when_a_pod_is_first_seen(tmp_pat
     assert meter.past([pod], CPU).samples == 0
 
 
+@pytest.mark.parametrize("fails", ["source", "predictor"])
+def test_the_pods_after_one_that_fails_keep_their_samples(tmp_path: Path, fails: str) -> None:
+    stage = Stage(tmp_path)
+    plugin = overcommit(stage, predictorArgs={"samples": 4})
+    for name in "abc":
+        stage.node(name)
+        stage.pod(f"on-{name}", requests("1"), node=name)
+    amounts, peak = told(plugin), plugin.predictor.peak
+    amounts.update({f"on-{name}": {CPU: 100} for name in "abc"})
+    for _ in range(6):
+        plugin.rows.all()
+        stage.clock.minute += 5
+
+    def failing(steps: int) -> list[int]:
+        """How many pods have samples, by step."""
+        kept = []
+        if fails == "source":
+            amounts["on-a"] = {CPU: math.nan}
+        else:
+            plugin.predictor.peak = lambda past: 1 // 0
+        for _ in range(steps):
+            with pytest.raises(PluginError, match=r"on-a: cpu is nan|peak of cpu of node a: ZeroDivisionError"):
+                plugin.rows.all()
+            kept.append(len(plugin.meter._kept))
+            stage.clock.minute += 5
+        amounts["on-a"] = {CPU: 100}
+        plugin.predictor.peak = peak
+        return kept
+
+    assert failing(2) == [3, 3]
+    assert plugin.rows.all()[:3, 0].tolist() == [100, 100, 100]
+    # No longer than samples count: those that go meanwhile are not kept for ever.
+    stage.clock.minute += 5
+    assert failing(7) == [3, 3, 3, 1, 1, 1, 1]
+
+
 # --- lies ------------------------------------------------------------------------------------------------------------
 
 
@@ -383,10 +420,17 @@ def test_a_source_that_lies_is_named_with_the_pod(tmp_path: Path, usage: Any, wr
         (TargetLoadPacking, {"targetUtilization": 100}, "targetUtilization is 100; less than 100 is expected"),
         (TargetLoadPacking, {"targetUtilization": "much"}, "targetUtilization is 'much'; a number is expected"),
         (TargetLoadPacking, {"defaultRequestsMultiplier": "x"}, "defaultRequests or their multiplier"),
+        *(
+            (TargetLoadPacking, {"defaultRequestsMultiplier": each}, f"multiplier: {each}; a number from 0 to 1e6 is")
+            for each in ("nan", "inf", "-3")
+        ),
         (LoadVariationRiskBalancing, {"margin": 3}, "has no argument 'margin'; it has: safeVarianceMargin, "),
         (OvercommitByPrediction, {"predictor": "nobody"}, "there is no predictor 'nobody'"),
         (OvercommitByPrediction, {"predictor": "oracle"}, "oracle looks ahead; Told does not know the future"),
-        (OvercommitByPrediction, {"resources": ["disk"]}, "of cpu and memory"),
+        *(
+            (OvercommitByPrediction, {"resources": each}, "; a list of cpu and memory is expected")
+            for each in (["disk"], [], 5, [["cpu"]], "cpu", {"cpu": 1})
+        ),
         (OvercommitByPrediction, {"usage": "nowhere.py:X"}, "there is no file nowhere.py"),
         (OvercommitByPrediction, {"usageArgs": {"a": 1}}, "source of usage .*told.py:Told: TypeError"),
         (OvercommitByPrediction, {"usageArgs": 3}, "usageArgs are 3; a mapping is expected"),

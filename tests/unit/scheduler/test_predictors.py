@@ -140,6 +140,14 @@ def test_what_cannot_be_a_predictor_is_refused(target: str, args: dict[str, Any]
         predictor_named(target, args)
 
 
+@pytest.mark.parametrize("samples", [0, 2017, 10**9, 2.5, None])
+def test_samples_of_a_class_of_ones_own_have_a_bound(tmp_path: Path, samples: object) -> None:
+    text = f"class Own:\n    samples = {samples}\n    def peak(self, past):\n        return 0\n"
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(ConfigError, match=f"samples is {samples}; a whole number from 1 to 2016 is expected"):
+        predictor_named(f"{tmp_path / 'own.py'}:Own")
+
+
 def test_a_plain_class_will_do(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("class Half:\n    def peak(self, past):\n        return past.limit / 2\n")
     half = predictor_named(f"{tmp_path / 'plain.py'}:Half")
