@@ -3,7 +3,6 @@
 Most of them change no placement that a filter would not mend: they are found by laws of the parts, or by counted work.
 """
 
-
 from __future__ import annotations
 
 from scheduler_mutants import FLOW, PACKING, SchedulerMutant
@@ -76,13 +75,13 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "nodes are full of pods that cost something",
     ),
     SchedulerMutant(
-        "flow: a model is never told that a machine goes", FLOW, "flow/rounds.py",
+        "flow: no model hears that a machine goes", FLOW, "flow/rounds.py",
         "                    model.remove_machine(name)\n",
         "",
         "the same name may come again",
     ),
     SchedulerMutant(
-        "flow: a model is told twice that a machine comes", FLOW, "flow/rounds.py",
+        "flow: a model hears twice that a machine comes", FLOW, "flow/rounds.py",
         "                if slot not in self._known:\n                    self._known[slot] = name\n",
         "                if slot not in self._known or info.name:\n                    self._known[slot] = name\n",
         "a change taken for an arrival",
@@ -94,7 +93,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "equal specifications fit equally, mostly",
     ),
     SchedulerMutant(
-        "flow: what a full graph leaves is told of a price", FLOW, "flow/rounds.py",
+        "flow: what a full graph leaves gets a condition", FLOW, "flow/rounds.py",
         "            if placements and len(placements) * AGAIN_SHARE >= len(rest):",
         "            if not rest:",
         "a write for each pod that is placed in a moment",

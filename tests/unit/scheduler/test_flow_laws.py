@@ -297,8 +297,8 @@ def test_a_model_knows_the_machines_that_are_there_as_they_are(steps: list[tuple
     run_virtually(run)
 
 
-@pytest.mark.parametrize(("count", "told"), [(17, False), (18, True)])
-async def test_what_a_full_graph_leaves_goes_on_untold_if_it_placed_a_sixteenth_of_it(count: int, told: bool) -> None:
+@pytest.mark.parametrize(("count", "reported"), [(17, False), (18, True)])
+async def test_what_a_full_graph_leaves_goes_on_unreported_if_it_placed_a_sixteenth(count: int, reported: bool) -> None:
     """A machine takes one pod a round here; a pod that goes on costs no write to its status."""
     async with flowing(flow_config(modelArgs={"machineClasses": 1}), a={"cpu": "64"}) as world:
         names = [f"p{number}" for number in range(count)]
@@ -306,7 +306,7 @@ async def test_what_a_full_graph_leaves_goes_on_untold_if_it_placed_a_sixteenth_
         await settle()
         assert all(world.where(*names)) and world.rounds.rounds == count
         messages = [world.api.condition(name).get("message", "") for name in names]
-        assert any("leaves the pod where it is" in message for message in messages) is told
+        assert any("leaves the pod where it is" in message for message in messages) is reported
 
 
 @pytest.mark.parametrize(("arcs", "rounds"), [(1, 3), (2, 2), (3, 1)])

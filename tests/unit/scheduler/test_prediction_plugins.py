@@ -356,7 +356,7 @@ def test_the_pods_after_one_that_fails_keep_their_samples(tmp_path: Path, fails:
 
     assert failing(2) == [3, 3]
     assert plugin.rows.all()[:3, 0].tolist() == [100, 100, 100]
-    # No longer than samples count: those that go meanwhile are not kept for ever.
+    # No longer than samples count: those that go meanwhile are not kept forever.
     stage.clock.minute += 5
     assert failing(7) == [3, 3, 3, 1, 1, 1, 1]
 
