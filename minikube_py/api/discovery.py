@@ -33,12 +33,12 @@ upstream's, served or not; the aggregated form has what is served."""
 
 
 class Remote(NamedTuple):
-    """A version that another server serves. `resources`: as the aggregated form tells them, in JSON."""
+    """A version that another server serves. `resources`: as the aggregated form tells them, in JSON, if any."""
 
     group: str
     version: str
     priorities: tuple[int, int]
-    resources: bytes = b"null"
+    resources: bytes = b""
     freshness: str = "Current"
 
 
@@ -177,10 +177,10 @@ class Discovery:
         return {"metadata": {"name": group} if group else {}, "versions": versions}
 
     def _aggregated_rows(self, group: str, version: str) -> Json:
+        resources: Any = [_aggregated_resource(row) for row in self._rows(group, version)]
+        freshness = "Current"
         if (remote := self._remote.get((group, version))) is not None:
-            resources, freshness = orjson.loads(remote.resources), remote.freshness
-        else:
-            resources, freshness = [_aggregated_resource(row) for row in self._rows(group, version)], "Current"
+            resources, freshness = remote.resources and orjson.Fragment(remote.resources), remote.freshness
         return {"version": version, **({"resources": resources} if resources else {}), "freshness": freshness}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +36,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 DOCUMENT_BYTES_MAX: Final = 1 << 20
-"""Of a discovery document of another server, and of its index of OpenAPI documents."""
+"""Of a discovery document of another server, of what is kept of it, and of its index of OpenAPI documents."""
+RESOURCES_MAX: Final = 4096
+"""That a discovery document may tell of, subresources included in its older form."""
+SUBRESOURCES_MAX: Final = 256
+"""Of a resource in the aggregated form."""
+_URL_CHARS_MAX: Final = 4096
+_SLICE: Final = 64
+"""Resources that are read in one turn of the loop."""
 _ANSWER_S: Final = 5.0
 _ATTEMPTS: Final = 5
 _RESYNC_S: Final = 30.0
@@ -246,7 +254,7 @@ class RemoteService:
             resources = await self._grouped(address)
             if resources is None:
                 resources = await self._listed(address)
-            self._publish(self.discovered._replace(resources=orjson.dumps(resources), freshness="Current"))
+            self._publish(self.discovered._replace(resources=await _kept(resources), freshness="Current"))
             self.openapi = await self._index(address)
         except (NoAnswer, StatusError, BadAuthority) as error:
             log.warning("the discovery of the APIService %s: %s", self.name, error)
@@ -259,7 +267,7 @@ class RemoteService:
             self.discovered = told
             self._at.publish()
 
-    async def _grouped(self, address: str) -> list[Json] | None:
+    async def _grouped(self, address: str) -> Iterable[Json] | None:
         """From the aggregated form; None if it has none. Raises: NoAnswer, BadAuthority."""
         opened = await self._opened(address, "/apis", _MASTER, _ACCEPTED)
         body = await opened.body(DOCUMENT_BYTES_MAX, _ANSWER_S)
@@ -271,16 +279,16 @@ class RemoteService:
             if (_object(group.get("metadata")).get("name") or "") == self.group:
                 for version in _objects(group, "versions"):
                     if version.get("version") == self.version:
-                        return [_resource(each) for each in _objects(version, "resources")]
+                        return map(_resource, _bounded(_objects(version, "resources"), RESOURCES_MAX, "resources"))
         return []
 
-    async def _listed(self, address: str) -> list[Json]:
+    async def _listed(self, address: str) -> Iterable[Json]:
         """From the older form. Raises: NoAnswer, BadAuthority."""
         opened = await self._opened(address, self._path, _ASKER)
         body = await opened.body(DOCUMENT_BYTES_MAX, _ANSWER_S)
         if opened.status != 200:
             raise NoAnswer(f"failed to download legacy discovery for {self._path}: status {opened.status}")
-        return _converted(_objects(_read(body), "resources"))
+        return _converted(_bounded(_objects(_read(body), "resources"), RESOURCES_MAX, "resources"))
 
     async def _index(self, address: str) -> Json:
         opened = await self._opened(address, "/openapi/v3", (("X-Remote-User", "system:aggregator"),))
@@ -289,7 +297,8 @@ class RemoteService:
             return {}
         path = self._path[1:]
         told = _object(_object(_read(body).get("paths")).get(path)).get("serverRelativeURL")
-        return {path: {"serverRelativeURL": told}} if isinstance(told, str) else {}
+        short = isinstance(told, str) and len(told) <= _URL_CHARS_MAX
+        return {path: {"serverRelativeURL": told}} if short else {}
 
 
 def _has_endpoint(piece: Json, named: str) -> bool:
@@ -342,40 +351,69 @@ def _kind(found: Any) -> Json:
     return {name: _text(_object(found), name) for name in ("group", "version", "kind")}
 
 
+def _bounded(found: list[Json], most: int, what: str) -> list[Json]:
+    """Raises: NoAnswer."""
+    if len(found) > most:
+        raise NoAnswer(f"the document has {len(found)} {what}; the limit is {most}")
+    return found
+
+
+async def _kept(resources: Iterable[Json]) -> bytes:
+    """A list of those that have a name, the first of each name, in JSON; empty without any. Raises: NoAnswer."""
+    found: dict[str, bytes] = {}
+    size = 2
+    for place, each in enumerate(resources):
+        if place % _SLICE == 0:
+            await asyncio.sleep(0)
+        name = each["resource"]
+        if not name or name in found:
+            continue
+        found[name] = orjson.dumps(each)
+        size += len(found[name]) + 1
+        if size > DOCUMENT_BYTES_MAX:
+            raise NoAnswer(f"what is kept of the document is longer than {DOCUMENT_BYTES_MAX} bytes, the limit")
+    return b"[%b]" % b",".join(found.values()) if found else b""
+
+
 def _resource(told: Json) -> Json:
-    """A resource of the aggregated form, with the fields that it has."""
+    """A resource of the aggregated form, with the fields that it has. Raises: NoAnswer."""
     found: Json = {
         "resource": _text(told, "resource"), "responseKind": _kind(told.get("responseKind")),
         "scope": _text(told, "scope"), "singularResource": _text(told, "singularResource"),
         "verbs": _texts(told, "verbs"),
     }  # fmt: skip
     found |= {name: texts for name in ("shortNames", "categories") if (texts := _texts(told, name))}
-    if subs := _objects(told, "subresources"):
-        found["subresources"] = [
-            {
-                "subresource": _text(each, "subresource"), "responseKind": _kind(each.get("responseKind")),
-                "verbs": _texts(each, "verbs"),
-            }
-            for each in subs
-        ]  # fmt: skip
+    subs = {
+        name: {"subresource": name, "responseKind": _kind(each.get("responseKind")), "verbs": _texts(each, "verbs")}
+        for each in reversed(_bounded(_objects(told, "subresources"), SUBRESOURCES_MAX, "subresources"))
+        if (name := _text(each, "subresource"))
+    }
+    if subs:
+        found["subresources"] = list(reversed(subs.values()))
     return found
 
 
-def _converted(rows: list[Json]) -> list[Json]:
+def _converted(rows: list[Json]) -> Iterator[Json]:
     """Resources of the older form in the aggregated one. Source: apiserver `pkg/endpoints/installer.go`."""
     found: dict[str, Json] = {}
-    for row in rows:
-        if "/" not in (name := _text(row, "name")):
-            scope = "Namespaced" if row.get("namespaced") is True else "Cluster"
-            told = {"resource": name, "responseKind": row, "scope": scope, "singularResource": row.get("singularName")}
-            found[name] = _resource({**row, **told})
+    below: dict[str, dict[str, Json]] = {}
     for row in rows:
         parent, slash, name = _text(row, "name").partition("/")
-        if not slash:
-            continue
-        scope = "Namespaced" if row.get("namespaced") is True else "Cluster"
-        of = found.setdefault(parent, _resource({"resource": parent, "scope": scope}))
-        kind = _kind(row if row.get("kind") else None)
-        sub = {"subresource": name, "responseKind": kind, "verbs": _texts(row, "verbs")}
-        of.setdefault("subresources", []).append(sub)
-    return list(found.values())
+        if slash:
+            below.setdefault(parent, {}).setdefault(name, row)
+        else:
+            found.setdefault(parent, row)
+    for parent in [*found, *(each for each in below if each not in found)]:
+        subs = below.get(parent, {})
+        told = found.get(parent) or {"namespaced": next(iter(subs.values())).get("namespaced")}
+        scope = "Namespaced" if told.get("namespaced") is True else "Cluster"
+        more = {"resource": parent, "responseKind": told, "scope": scope, "singularResource": told.get("singularName")}
+        resource = _resource({**told, **more, "subresources": None})
+        if subs:
+            resource["subresources"] = [_below(name, row) for name, row in subs.items()]
+        yield resource
+
+
+def _below(name: str, row: Json) -> Json:
+    kind = _kind(row if row.get("kind") else None)
+    return {"subresource": name, "responseKind": kind, "verbs": _texts(row, "verbs")}

@@ -22,8 +22,10 @@ from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.remote_services import DOCUMENT_BYTES_MAX, RESOURCES_MAX, _converted, _kept
 from minikube_py.apiserver.rules import User
 from minikube_py.control_plane.certificates import ensure_certificates, ensure_front_proxy
+from tests.support.hostile_answers import GROUPED
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 PLAIN = "/api/v1/namespaces/default/services"
@@ -385,3 +387,40 @@ async def test_a_server_that_hangs_or_never_ends_holds_up_nobody(world: World, h
         transport = InProcessTransport(world.core.api, ADMIN)
         told = await transport.request("GET", SOUNDS)
         raise AssertionError(told.body.decode())
+
+
+@pytest.mark.parametrize("how", GROUPED)
+async def test_what_is_kept_of_a_discovery_is_bounded(world: World, how: str) -> None:
+    world.other.told["/apis"] = document = GROUPED[how](DOCUMENT_BYTES_MAX)
+    assert len(document) <= DOCUMENT_BYTES_MAX
+    await world.registered()
+    services = world.core.api.services
+
+    async def is_read() -> bool:
+        asked = sum(each.target == "/apis" for each in world.other.seen)
+        return services.remote[0].freshness == "Current" or asked > 1
+
+    await until(is_read, "its discovery is read, or refused")
+    assert len(services.remote[0].resources) <= DOCUMENT_BYTES_MAX
+    (version,) = (await world.aggregated())[GROUP]
+    names = [each["resource"] for each in version.get("resources", ())]
+    assert names == (["a"] if how == "one name" else [])
+
+
+async def test_a_long_discovery_is_read_in_turns() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    rows = [{"name": f"r{at}"} for at in range(RESOURCES_MAX // 2)]
+    below = [{"name": f"{each['name']}/status"} for each in rows]
+    kept = json.loads(await _kept(_converted([*rows, *below])))
+    task.cancel()
+    assert [each["resource"] for each in kept] == [each["name"] for each in rows]
+    assert all(each["subresources"][0]["subresource"] == "status" for each in kept)
+    assert turns > 16

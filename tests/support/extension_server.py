@@ -58,7 +58,7 @@ class Seen(NamedTuple):
 
 class Extension:
     """`hangs`: paths not answered before `release`. `huge`: paths whose answer has no end. `grouped`: whether it
-    has the aggregated form of discovery. `fails`: the code of every answer."""
+    has the aggregated form of discovery. `fails`: the code of every answer. `told`: other answers, by path."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -68,6 +68,7 @@ class Extension:
         self.huge: set[str] = set()
         self.grouped = True
         self.fails = 0
+        self.told: dict[str, bytes] = {}
         self.sent_bytes = 0
         self.release = asyncio.Event()
         self.events: asyncio.Queue[str] = asyncio.Queue()
@@ -113,6 +114,9 @@ class Extension:
             await self.without_end(writer)
         elif self.fails:
             await self.say(writer, self.fails, {"failed": self.fails})
+        elif url.path in self.told:
+            of = _V2 if url.path == "/apis" else "application/json"
+            await self.say(writer, 200, self.told[url.path], of)
         elif url.path == "/apis" and self.grouped and "as=APIGroupDiscoveryList" in "".join(seen.headers["accept"]):
             await self.say(writer, 200, GROUPED, _V2)
         elif url.path == ROOT:
@@ -142,7 +146,7 @@ class Extension:
     async def say(
         self, writer: asyncio.StreamWriter, code: int, found: Any, content_type: str = "application/json"
     ) -> None:
-        body = json.dumps(found).encode()
+        body = found if isinstance(found, bytes) else json.dumps(found).encode()
         head = f"HTTP/1.1 {code} X\r\nContent-Type: {content_type}\r\nX-Echo: a\r\nX-Echo: b\r\nConnection: X-Hop\r\n"
         writer.write(f"{head}X-Hop: 1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
 

@@ -108,3 +108,16 @@ EVENTS: Final[dict[str, bytes]] = {
     "an error of no code": b'{"kind":"Status","code":{},"details":5,"message":[]}', "a code that is a text": b'{"kind":"Status","code":"x"}',
 }  # fmt: skip
 """Objects of events of a watch."""
+
+
+def _grouped(resources: bytes) -> bytes:
+    return b'{"items":[{"metadata":{"name":"echo.example.com"},"versions":[{"version":"v1","resources":[%b]}]}]}' % resources
+
+
+GROUPED: Final[dict[str, Shape]] = {
+    "rows of nothing": lambda size: _grouped(_many(size - 200, "{}").encode()),
+    "one name": lambda size: _grouped(b",".join([b'{"resource":"a"}'] * 4000)),
+    "parts of nothing": lambda size: _grouped(b'{"resource":"a","subresources":[%b]}' % _many(size - 200, "{}").encode()),
+    "many parts": lambda size: _grouped(b",".join(b'{"resource":"r%d","subresources":[%b]}' % (at, b",".join(b'{"subresource":"%d"}' % n for n in range(256))) for at in range(size // 6000))),
+}  # fmt: skip
+"""Aggregated discovery, of a size."""
