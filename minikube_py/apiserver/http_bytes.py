@@ -47,15 +47,21 @@ def _date() -> bytes:
     return _Date.line
 
 
-def _start(status: int, content_type: str) -> bytes:
-    key = (status, content_type)
+def _start(response: Response) -> bytes:
+    key = (response.status, response.content_type)
     found = _starts.get(key)
     if found is None:
-        line = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n".encode()
-        found = line + _NO_CACHE + (f"Content-Type: {content_type}\r\n".encode() if content_type else b"")
-        if len(_starts) < 1024:
+        line = f"HTTP/1.1 {response.status} {_REASONS.get(response.status, '')}\r\n".encode()
+        found = line + _NO_CACHE + (_line("Content-Type", response.content_type) if response.content_type else b"")
+        # What other servers call the content of their answers is without end.
+        if len(_starts) < 1024 and not response.exact:
             _starts[key] = found
     return found
+
+
+def _line(name: str, value: str) -> bytes:
+    """Bytes of another server's header that are no UTF-8 are passed on as they came."""
+    return f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")
 
 
 def switching(headers: Mapping[str, str], audit_id: str) -> bytes:
@@ -66,13 +72,13 @@ def switching(headers: Mapping[str, str], audit_id: str) -> bytes:
 
 def head(response: Response, keep_alive: bool, length: int | None, audit_id: str) -> bytes:
     """Everything before the body. `length` -1: chunked; None: until the connection closes."""
-    start = _start(response.status, response.content_type)
+    start = _start(response)
     if "Cache-Control" in response.headers:
         start = start.replace(_NO_CACHE, b"")
     parts = [start, _date(), f"Audit-Id: {audit_id}\r\n".encode("latin-1")]
     if response.headers is not NO_HEADERS:
         for name, value in response.headers.items():
-            parts += [f"{name}: {line}\r\n".encode() for line in value.split("\n")]
+            parts += [_line(name, line) for line in value.split("\n")]
     if length == -1:
         parts.append(b"Transfer-Encoding: chunked\r\n")
     elif length is not None:
@@ -87,7 +93,7 @@ def encode(response: Response, keep_alive: bool, audit_id: str) -> bytes:
     """A whole answer."""
     body = response.body
     if keep_alive and response.headers is NO_HEADERS:
-        start, told = _start(response.status, response.content_type), audit_id.encode("latin-1")
+        start, told = _start(response), audit_id.encode("latin-1")
         return b"%b%bAudit-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (start, _date(), told, len(body), body)
     return head(response, keep_alive, len(body), audit_id) + body
 

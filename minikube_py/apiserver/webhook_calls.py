@@ -34,6 +34,8 @@ class Caller:
     def __init__(self, outgoing: Outgoing, cache: WatchCache) -> None:
         self.outgoing = outgoing
         self._cache = cache
+        self._found_at = (-1, -1)
+        self._found: dict[tuple[str, str, int], list[str]] = {}
 
     async def ask(self, hook: Json, request: Json, mutating: bool, work: Work) -> Review:
         """`work` decodes a large response. Raises: CallFailed."""
@@ -82,9 +84,18 @@ class Caller:
 
     def addresses(self, service: Json) -> list[str]:
         """Of the service's endpoints, at least one: cluster IPs are not routed, so it is resolved as upstream does with
-        --enable-aggregator-routing; an external name, as upstream does without. Raises: StatusError, NoAnswer."""
-        namespace, name = service.get("namespace") or "", service.get("name") or ""
-        port = service.get("port") or 443
+        --enable-aggregator-routing; an external name, as upstream does without. Read again once any service or
+        EndpointSlice has changed. Raises: StatusError, NoAnswer."""
+        of = self._cache.of
+        now = of(SERVICES).last_change, of(ENDPOINTSLICES).last_change
+        if self._found_at != now:
+            self._found_at, self._found = now, {}
+        asked = service.get("namespace") or "", service.get("name") or "", service.get("port") or 443
+        if asked not in self._found:
+            self._found[asked] = self._addresses(*asked)
+        return self._found[asked]
+
+    def _addresses(self, namespace: str, name: str, port: int) -> list[str]:
         entry = self._cache.of(SERVICES).entries.get(SERVICES.key(namespace, name))
         if entry is None:
             raise NoAnswer(f"service {go_quote(name)} not found")
@@ -98,9 +109,9 @@ class Caller:
             raise service_unavailable(f"no service port {port} found for service {go_quote(name)}")
         slices, addresses = self._cache.of(ENDPOINTSLICES), []
         for found in slices.iterate(ENDPOINTSLICES.collection_prefix(namespace), None):
-            each = found.decode()
-            if (each["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+            if found.labels.get("kubernetes.io/service-name") != name:
                 continue
+            each = found.decode()
             ports = [p["port"] for p in each.get("ports") or () if (p.get("name") or "") == named and p.get("port")]
             for endpoint in each.get("endpoints") or () if ports else ():
                 if (endpoint.get("conditions") or {}).get("ready") in (None, True):

@@ -18,12 +18,16 @@ from api_core import MAPS, Core
 from extension_server import GROUP, NAME, OPENAPI, ROOT, VERSION, Extension, extension
 from patience import patience, until
 
+from minikube_py.api.errors import StatusError
+from minikube_py.api.kinds.discovery import ENDPOINTSLICES
+from minikube_py.apiserver import http_bytes
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.remote_services import DOCUMENT_BYTES_MAX, RESOURCES_MAX, _converted, _kept
 from minikube_py.apiserver.rules import User
+from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.control_plane.certificates import ensure_certificates, ensure_front_proxy
 from tests.support.hostile_answers import GROUPED
 
@@ -359,6 +363,44 @@ async def test_requests_that_are_passed_on_are_in_flight_here(world: World) -> N
         assert await answer.content.readany()
         assert in_flight.reads.taken == 1
     await until(lambda: in_flight.reads.taken == 0, "it is given back")
+
+
+async def test_a_request_reads_no_endpoints_of_other_services(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = world.other.service(type="ClusterIP", externalName=None, ports=[{"name": "https", "port": 443}])
+    await world.core.done("POST", PLAIN, plain)
+    for number in range(20):
+        labels = {"kubernetes.io/service-name": "echo" if number < 2 else f"other-{number}"}
+        piece = {
+            "metadata": {"name": f"s-{number}", "labels": labels}, "addressType": "IPv4",
+            "ports": [{"name": "https", "port": 443}], "endpoints": [{"addresses": [f"10.1.1.{number}"]}],
+        }  # fmt: skip
+        await world.core.done("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", piece)
+    decode, decoded = Entry.decode, []
+
+    def counted(entry: Entry) -> Any:
+        decoded.append(entry.key)
+        return decode(entry)
+
+    asked, caller = {"namespace": "default", "name": "echo", "port": 443}, world.core.api.webhook_caller
+    assert all(each.labels for each in world.core.api.cache.of(ENDPOINTSLICES).entries.values())
+    monkeypatch.setattr(Entry, "decode", counted)
+    assert caller.addresses(asked) == caller.addresses(asked) == ["10.1.1.0:443", "10.1.1.1:443"]
+    assert len(decoded) == 3, "once the service, and two of twenty EndpointSlices"
+    await world.core.done("PATCH", f"{PLAIN}/echo", {"spec": {"ports": [{"port": 1}]}}, "application/merge-patch+json")
+    with pytest.raises(StatusError, match="no service port 443"):
+        caller.addresses(asked)
+
+
+async def test_headers_of_the_other_server_are_passed_on_as_they_came(world: World) -> None:
+    await world.registered()
+    world.other.says[SOUNDS] = b"HTTP/1.1 200 OK\r\nX-Name: M\xfcller \xc3\xbc\r\nContent-Length: 2\r\n\r\nok"
+    answer = await raw(world, "GET", SOUNDS)
+    assert b"\r\nX-Name: M\xfcller \xc3\xbc\r\n" in answer and answer.endswith(b"ok")
+    kept = len(http_bytes._starts)
+    for number in range(3):
+        world.other.says[SOUNDS] = b"HTTP/1.1 200 OK\r\nContent-Type: x/%d\xfc\r\nContent-Length: 0\r\n\r\n" % number
+        assert b"\r\nContent-Type: x/%d\xfc\r\n" % number in await raw(world, "GET", SOUNDS)
+    assert len(http_bytes._starts) == kept
 
 
 @pytest.mark.parametrize("how", ["hangs", "huge"])

@@ -69,7 +69,7 @@ async def test_an_answer_that_is_cut_is_told_without_its_address(tmp_path: Path)
 def test_an_alert_is_told_in_gos_words(reason: str, told: str) -> None:
     error = ssl.SSLError(1, reason)
     error.reason = reason
-    assert outgoing._told(error, URL("https://127.0.0.1:1/x")) == told
+    assert outgoing.told(error, URL("https://127.0.0.1:1/x")) == told
 
 
 async def test_a_handshake_that_is_not_answered_is_an_end(tmp_path: Path) -> None:

@@ -57,8 +57,9 @@ class Seen(NamedTuple):
 
 
 class Extension:
-    """`hangs`: paths not answered before `release`. `huge`: paths whose answer has no end. `grouped`: whether it
-    has the aggregated form of discovery. `fails`: the code of every answer. `told`: other answers, by path."""
+    """`hangs`: paths not answered before `release`. `huge`: paths whose answer has no end. `says`: whole answers, by
+    path, with their heads. `grouped`: whether it has the aggregated form of discovery. `fails`: the code of every
+    answer. `told`: other answers, by path."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -66,6 +67,7 @@ class Extension:
         self.seen: list[Seen] = []
         self.hangs: set[str] = set()
         self.huge: set[str] = set()
+        self.says: dict[str, bytes] = {}
         self.grouped = True
         self.fails = 0
         self.told: dict[str, bytes] = {}
@@ -110,7 +112,9 @@ class Extension:
         url = urllib.parse.urlsplit(seen.target)
         if url.path in self.hangs:
             await self.release.wait()
-        if url.path in self.huge:
+        if url.path in self.says:
+            writer.write(self.says[url.path])
+        elif url.path in self.huge:
             await self.without_end(writer)
         elif self.fails:
             await self.say(writer, self.fails, {"failed": self.fails})
