@@ -253,7 +253,8 @@ def test_a_round_has_no_more_pods_than_allowed(most: int, count: int) -> None:
                 world.pods(*names, cpu="1m")
                 await settle()
                 assert all(world.where(*names))
-                sizes = world.scheduler.profiles["flow"].profile.placer.model.sizes
+                placer: Any = world.scheduler.profiles["flow"].profile.placer
+                sizes = placer.model.sizes
                 assert max(sizes) <= most and sum(sizes) == count and len(sizes) == math.ceil(count / most)
 
     run_virtually(run)
@@ -277,7 +278,8 @@ def test_a_model_knows_the_machines_that_are_there_as_they_are(steps: list[tuple
         with tempfile.TemporaryDirectory() as folder:
             async with flowing(telling(folder), always={"cpu": "9"}) as world:
                 there: dict[str, tuple[int, str | None]] = {"always": (9000, None)}
-                model = world.scheduler.profiles["flow"].profile.placer.model
+                placer: Any = world.scheduler.profiles["flow"].profile.placer
+                model = placer.model
                 for number, step in enumerate((*steps, None)):
                     if step is None:
                         world.pods(f"p{number}", cpu="1m")
