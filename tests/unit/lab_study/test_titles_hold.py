@@ -334,8 +334,9 @@ def test_the_readme_names_the_skylines_strongest_rival_and_the_mode_of_the_run()
     design = Emptiness().load("quick").raw["blocks"]["openb"]
     assert report["mode"] == "quick" and len(design["quick"]["list"]) == 5 and len(design["full"]["list"]) == 23
     told = " ".join((DOCS / "../README.md").read_text(encoding="utf-8").split())
-    assert "A copy of all nodes" in told and "takes about as much CPU, up to a thousand nodes or so and one change a request" in told
-    assert "(the four vectors on five lists of pods, the rest counted on 23 and timed on five)" in told
+    copied = "A copy of all nodes is as exact. Compiled, it takes about as much CPU as a skyline, up to a thousand nodes"
+    assert copied in told and "and one change a request; in numpy, a fourth." in told
+    assert "its run was stopped at three clusters of eight" in told
 
 
 def test_what_only_the_skyline_does_is_said_of_the_fronts_that_are_shown(drawn: dict[str, Shown]) -> None:
