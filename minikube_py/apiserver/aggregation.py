@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
 from minikube_py.api.discovery import Remote
-from minikube_py.api.errors import Json, StatusError
+from minikube_py.api.errors import Json, StatusError, go_quote
 from minikube_py.api.kinds.apiregistration import GROUP, is_local
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.kinds.discovery import ENDPOINTSLICES
@@ -54,6 +54,7 @@ _OF_THE_ANSWER: Final = frozenset(("Content-Length", "Content-Type", "Date", "Au
 _BODILESS: Final = (204, 304)
 _PLAIN: Final = frozenset("!#$&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 """Of the characters of a header's name, those that are not escaped: `%` is."""
+_PROTOCOLS: Final = ("websocket", "spdy/3.1")
 _UNESCAPED: Final = "$&+,/:;=@"
 """Of a path, beside letters, digits and `-._~`. Source: Go `net/url` shouldEscape."""
 _REDIRECTED: Final = b"the backend attempted to redirect this request, which is not permitted"
@@ -165,6 +166,8 @@ class Aggregation:
 
     async def _forward(self, target: Target, request: Request, verb: str) -> Response:
         upgrades = _upgrades(request)
+        if upgrades and (unknown := _unknown_protocol(request)):
+            return _refused(400, f"an upgrade to {go_quote(unknown)} is not passed on, only to websocket and SPDY/3.1")
         user = request.user or ANONYMOUS
         headers = [*_passed_on(request, upgrades), *_forwarded(request, target), *identity(user)]
         asked = Asked(request.method, _path(request), headers, request.body)
@@ -175,7 +178,7 @@ class Aggregation:
             limit_s = None
         try:
             if upgrades:
-                return await self._upgraded(await self.forwarder.upgrade(target, asked))
+                return await self._upgraded(await self.forwarder.upgrade(target, asked), request.method)
             async with asyncio.timeout(limit_s):
                 opened = await self.forwarder.open(target, asked)
         except BadAuthority as error:
@@ -188,8 +191,14 @@ class Aggregation:
         if 300 <= opened.status < 400 and opened.headers.get("Location"):
             opened.response.close()
             return Response(502, _REDIRECTED, TEXT)
+        if opened.status == 101:
+            opened.response.close()
+            protocol = "".join(opened.headers.get("Upgrade", ()))
+            return _refused(503, f'backend tried to switch protocol {go_quote(protocol)} when "" was requested')
         response = _head(opened.status, opened.headers)
         length = opened.response.content_length
+        if request.method == "HEAD" and length is not None:
+            response.headers = {**response.headers, "Content-Length": str(length)}
         if request.method == "HEAD" or opened.status in _BODILESS:
             opened.response.close()
             return response
@@ -203,15 +212,17 @@ class Aggregation:
         response.text = _parts(opened, limit_s, self.server.clock)
         return response
 
-    async def _upgraded(self, tunnel: Tunnel) -> Response:
+    async def _upgraded(self, tunnel: Tunnel, method: str) -> Response:
+        """Raises: NoAnswer if the other server refuses without saying why."""
         if tunnel.status != 101:
-            body = await tunnel.read() if tunnel.status >= 400 else b""
-            tunnel.close()
-            if not body:
-                return _refused(503, f"invalid upgrade response: status code {tunnel.status}")
-            response = _head(tunnel.status, tunnel.headers)
-            response.body = body
-            return response
+            try:
+                if tunnel.status < 400:
+                    return _refused(503, f"invalid upgrade response: status code {tunnel.status}")
+                response = _head(tunnel.status, tunnel.headers)
+                response.body = await tunnel.body(ANSWER_BYTES_MAX) if method != "HEAD" else b""
+                return response
+            finally:
+                tunnel.close()
 
         async def serve(connection: Duplex) -> None:
             await _pumped(connection, tunnel)
@@ -223,6 +234,14 @@ class Aggregation:
 
 def _upgrades(request: Request) -> bool:
     return request.head is not None and any("upgrade" in each.lower() for each in request.head.values("connection"))
+
+
+def _unknown_protocol(request: Request) -> str:
+    """One that this server does not know, or "". A connection in it would be trusted as this server's: over HTTP/2, its
+    client could name any user."""
+    assert request.head is not None
+    named = [each.strip() for value in request.head.values("upgrade") for each in value.split(",")]
+    return next((each for each in named if each.lower() not in _PROTOCOLS), "")
 
 
 def _path(request: Request) -> str:

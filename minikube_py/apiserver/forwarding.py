@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from io import BytesIO
 from typing import Final, NamedTuple
 
 import aiohttp
@@ -23,7 +24,11 @@ from minikube_py.client.connector import Connector
 _BUFFER_BYTES: Final = 64 << 10
 _HEAD_BYTES_MAX: Final = 64 << 10
 _CONNECT_S: Final = 30.0
+_REFUSAL_S: Final = 10.0
+"""How long the body of an answer that refuses an upgrade may take. Source: `upgradeaware.go`."""
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_FIELD: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
+_STOPPED: Final = "this server is stopping"
 Headers = Sequence[tuple[str, str]]
 
 
@@ -85,6 +90,8 @@ class Forwarder:
     def __init__(self, proxy: FrontProxy) -> None:
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
+        self._tunnels: dict[Tunnel, None] = {}
+        self._closed = False
         self._context = lru_cache(64)(self._made_context)
 
     def context(self, target: Target) -> ssl.SSLContext:
@@ -101,6 +108,8 @@ class Forwarder:
 
     async def open(self, target: Target, asked: Asked) -> Opened:
         """Raises: NoAnswer, BadAuthority."""
+        if self._closed:
+            raise NoAnswer(_STOPPED)
         context = self.context(target)
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -111,7 +120,7 @@ class Forwarder:
         url = URL(f"https://{target.address}{asked.path}", encoded=True)
         try:
             response = await self._session.request(
-                asked.method, url, headers=asked.headers, data=asked.body or None, ssl=context,
+                asked.method, url, headers=asked.headers, data=BytesIO(asked.body) if asked.body else None, ssl=context,
                 server_hostname=target.name, allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S),
             )  # fmt: skip
@@ -120,7 +129,7 @@ class Forwarder:
         except TimeoutError:
             raise NoAnswer(DEADLINE) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise NoAnswer(told(error, url)) from None
+            raise NoAnswer(_STOPPED if self._closed else told(error, url)) from None
         headers: dict[str, list[str]] = {}
         for name, value in response.headers.items():
             headers.setdefault(canonical(name), []).append(value)
@@ -129,7 +138,7 @@ class Forwarder:
     async def upgrade(self, target: Target, asked: Asked) -> Tunnel:
         """The head of the answer, and the connection. Raises: NoAnswer, BadAuthority."""
         context = self.context(target)
-        url = URL(f"https://{target.address}")
+        url = URL(f"https://{target.address}", encoded=True)
         try:
             async with asyncio.timeout(_CONNECT_S):
                 reader, writer = await asyncio.open_connection(
@@ -137,10 +146,12 @@ class Forwarder:
                 )
         except TimeoutError:
             raise NoAnswer(DEADLINE) from None
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ValueError) as error:
             raise NoAnswer(told(error, url)) from None
-        tunnel = Tunnel(reader, writer)
+        tunnel = Tunnel(reader, writer, self._tunnels)
         try:
+            if self._closed:
+                raise NoAnswer(_STOPPED)
             await tunnel.ask(asked)
         except BaseException:
             tunnel.close()
@@ -148,15 +159,23 @@ class Forwarder:
         return tunnel
 
     async def close(self) -> None:
+        """Ends tunnels, too."""
+        self._closed = True
+        for tunnel in list(self._tunnels):
+            tunnel.close()
         if self._session is not None:
             await self._session.close()
 
 
 class Tunnel:
-    """A connection that the other server may have upgraded: `status` 101 if it has."""
+    """A connection that the other server may have upgraded: `status` 101 if it has. It is in `opened` until it is
+    closed."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, opened: dict[Tunnel, None]
+    ) -> None:
+        self._reader, self._writer, self._opened = reader, writer, opened
+        opened[self] = None
         self.status = 0
         self.headers: dict[str, list[str]] = {}
 
@@ -168,20 +187,49 @@ class Tunnel:
         lines = [f"{asked.method} {asked.path} HTTP/1.1", *(f"{name}: {value}" for name, value in asked.headers)]
         self._writer.write("\r\n".join((*lines, "", "")).encode("utf-8", "replace"))
         try:
-            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("utf-8", "surrogateescape")
         except (asyncio.IncompleteReadError, OSError):
             raise NoAnswer("unexpected EOF") from None
         except asyncio.LimitOverrunError:
             raise NoAnswer(f"the answer's head is longer than {_HEAD_BYTES_MAX} bytes, which is the limit") from None
-        first, *rest = head.split("\r\n")
+        first, *rest = head.removesuffix("\r\n\r\n").split("\r\n")
         status = first.split(" ")[1:2]
         if not first.startswith("HTTP/1.") or not status or not (status[0].isascii() and status[0].isdigit()):
             raise NoAnswer(f"malformed HTTP response {first[:80]!r}")
         self.status = int(status[0])
         for line in rest:
-            name, found, value = line.partition(":")
-            if found:
-                self.headers.setdefault(canonical(name.strip()), []).append(value.strip())
+            if (field := _FIELD.fullmatch(line)) is None:
+                raise NoAnswer(f"malformed MIME header line: {line[:80]!r}")
+            self.headers.setdefault(canonical(field[1]), []).append(field[2].strip())
+
+    async def body(self, most: int) -> bytes:
+        """Of an answer that refuses the upgrade. Raises: NoAnswer if it is longer, late or broken off."""
+        try:
+            async with asyncio.timeout(_REFUSAL_S):
+                found = await self._body(most)
+        except TimeoutError:
+            raise NoAnswer(DEADLINE) from None
+        except (asyncio.IncompleteReadError, ValueError, OSError):
+            raise NoAnswer("unexpected EOF") from None
+        if len(found) > most:
+            raise NoAnswer(f"the answer is longer than {most} bytes, which is the limit")
+        return found
+
+    async def _body(self, most: int) -> bytes:
+        """As much of it as shows that it is too long. Raises: OSError, ValueError, IncompleteReadError."""
+        found = bytearray()
+        if "chunked" in "".join(self.headers.get("Transfer-Encoding", ())).lower():
+            while size := int((await self._reader.readline()).partition(b";")[0], 16):
+                found += await self._reader.readexactly(min(size, most + 1))
+                if len(found) > most:
+                    break
+                await self._reader.readexactly(2)
+        elif lengths := self.headers.get("Content-Length"):
+            return await self._reader.readexactly(min(int(lengths[0]), most + 1))
+        else:
+            while len(found) <= most and (part := await self._reader.read(_BUFFER_BYTES)):
+                found += part
+        return bytes(found)
 
     async def read(self) -> bytes:
         """Empty at the end."""
@@ -195,6 +243,7 @@ class Tunnel:
         await self._writer.drain()
 
     def close(self) -> None:
+        self._opened.pop(self, None)
         self._writer.transport.abort()
 
 

@@ -66,8 +66,9 @@ def _line(name: str, value: str) -> bytes:
 
 def switching(headers: Mapping[str, str], audit_id: str) -> bytes:
     """The response that upgrades a connection."""
-    lines = [f"{name}: {value}\r\n" for name, value in {"Audit-Id": audit_id, **headers}.items()]
-    return "".join(("HTTP/1.1 101 Switching Protocols\r\n", *lines, "\r\n")).encode("latin-1")
+    told = f"Audit-Id: {audit_id}\r\n".encode("latin-1")
+    lines = [_line(*each) for each in headers.items() if each[0] != "Audit-Id"]
+    return b"".join((b"HTTP/1.1 101 Switching Protocols\r\n", told, *lines, b"\r\n"))
 
 
 def head(response: Response, keep_alive: bool, length: int | None, audit_id: str) -> bytes:
@@ -81,7 +82,7 @@ def head(response: Response, keep_alive: bool, length: int | None, audit_id: str
             parts += [_line(name, line) for line in value.split("\n")]
     if length == -1:
         parts.append(b"Transfer-Encoding: chunked\r\n")
-    elif length is not None:
+    elif length is not None and "Content-Length" not in response.headers:
         parts.append(b"Content-Length: %d\r\n" % length)
     if not keep_alive:
         parts.append(b"Connection: close\r\n")

@@ -6,8 +6,10 @@ import asyncio
 import json
 import re
 import ssl
+import warnings
 from collections.abc import AsyncIterator
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +51,7 @@ class World(NamedTuple):
 
     async def ask(self, method: str, path: str, body: Any = None, token: str = "admin-token", **headers: str) -> Any:
         given = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers}
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else BytesIO(json.dumps(body).encode())
         async with self.session.request(
             method, self.url + path, data=data, headers=given, allow_redirects=False
         ) as answer:
@@ -240,11 +242,11 @@ async def test_an_upgraded_connection_leads_to_the_other_server(world: World) ->
     port = int(world.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=world.context)
     lines = [f"GET {SOUNDS}/a/exec HTTP/1.1", "Host: x", "Authorization: Bearer admin-token", "Connection: Upgrade"]
-    writer.write("\r\n".join((*lines, "Upgrade: echo/1", "", "")).encode())
+    writer.write("\r\n".join((*lines, "Upgrade: websocket", "", "")).encode())
     async with patience():
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 101 Switching Protocols")
-        assert b"Upgrade: echo/1" in head
+        assert b"Upgrade: websocket" in head
         writer.write(b"sing")
         assert await reader.readexactly(4) == b"SING"
     writer.transport.abort()
@@ -252,7 +254,7 @@ async def test_an_upgraded_connection_leads_to_the_other_server(world: World) ->
     # Certificates may name anybody: no name may begin another header.
     world.core.tokens["b"] = User("b\r\nX-Remote-Group: system:masters", ("system:masters",))
     world.core.api.access.authenticator.add("b-token", world.core.tokens["b"])
-    for how in ({}, {"Connection": "Upgrade", "Upgrade": "echo/1"}):
+    for how in ({}, {"Connection": "Upgrade", "Upgrade": "websocket"}):
         status, told, _ = await world.ask("GET", f"{SOUNDS}/a/exec", token="b-token", **how)
         assert (status, "error trying to reach service" in told) == (503, True)
 
@@ -401,6 +403,77 @@ async def test_headers_of_the_other_server_are_passed_on_as_they_came(world: Wor
         world.other.says[SOUNDS] = b"HTTP/1.1 200 OK\r\nContent-Type: x/%d\xfc\r\nContent-Length: 0\r\n\r\n" % number
         assert b"\r\nContent-Type: x/%d\xfc\r\n" % number in await raw(world, "GET", SOUNDS)
     assert len(http_bytes._starts) == kept
+
+
+UPGRADE = ("Connection: Upgrade", "Upgrade: websocket")
+
+
+@pytest.mark.parametrize(
+    ("said", "given", "status", "expected"),
+    [
+        (b"403 No\r\nContent-Length: 0\r\n\r\n", UPGRADE, 403, b""),
+        (b"403 No\r\nContent-Length: 5\r\nX-A: \xfc\r\n\r\nhello", UPGRADE, 403, b"hello"),
+        (b"403 No\r\nTransfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", UPGRADE, 403, b"hello!"),
+        (b"403 No\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", UPGRADE, 503, b"unexpected EOF\n"),
+        (b"403 No\r\nContent-Length: 99999999\r\n\r\n" + b"x" * (9 << 20), UPGRADE, 503, b"8388608 bytes, which is"),
+        (b"200 OK\r\nContent-Length: 2\r\n\r\nok", UPGRADE, 503, b"invalid upgrade response: status code 200\n"),
+        (b"101 X\r\nUpgrade: websocket\r\nX-Y: a\nSet-Cookie: z\r\n\r\n", UPGRADE, 503, b"malformed MIME header line"),
+        (b"101 X\r\nUpgrade: websocket\r\nX Y\x01: a\r\n\r\n", UPGRADE, 503, b"malformed MIME header line"),
+        (b"101 X\r\nUpgrade: x\r\n\r\n", (), 503, b'backend tried to switch protocol "x" when "" was requested\n'),
+        (b"101 X\r\nUpgrade: h2c\r\n\r\n", ("Connection: Upgrade", "Upgrade: websocket, h2c"), 400, b'to "h2c" is not'),
+    ],
+)  # fmt: skip
+async def test_an_upgrade_that_is_refused_or_that_nobody_asked_for(
+    world: World, said: bytes, given: tuple[str, ...], status: int, expected: bytes
+) -> None:
+    await world.registered()
+    world.other.says[SOUNDS] = b"HTTP/1.1 " + said
+    assert world.core.api.services.elsewhere is not None
+    for _ in range(2):
+        head, _, body = (await raw(world, "GET", SOUNDS, *given)).partition(b"\r\n\r\n")
+        assert (int(head.split(b" ")[1]), expected in body, bool(body)) == (status, True, bool(expected)), (head, body)
+        assert b"Set-Cookie" not in head
+        assert not world.core.api.services.elsewhere.forwarder._tunnels, "its connection is closed"
+
+
+async def test_the_length_that_the_other_server_tells_is_passed_on(world: World) -> None:
+    await world.registered()
+    world.other.says[SOUNDS] = b"HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n"
+    assert (await raw(world, "HEAD", SOUNDS)).count(b"Content-Length: 77\r\n") == 1
+
+
+async def test_a_name_that_is_no_host_is_a_server_that_cannot_be_reached(world: World) -> None:
+    await world.registered()
+    world.core.api.webhook_caller.addresses = lambda service: [f"{'a' * 100}.example:443"]  # type: ignore[method-assign]
+    for given in ((), UPGRADE):
+        answer = await raw(world, "GET", SOUNDS, *given)
+        assert (answer[:12], b"error trying to reach service" in answer) == (b"HTTP/1.1 503", True), answer
+
+
+async def test_large_bodies_are_sent_in_parts(world: World) -> None:
+    await world.registered()
+    body = {"a": "x" * (2 << 20)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        status, told, _ = await world.ask("POST", SOUNDS, body)
+    assert (status, json.loads(told["body"])) == (201, body)
+
+
+async def test_tunnels_end_with_the_server_and_nothing_is_passed_on_after(world: World) -> None:
+    await world.registered()
+    port = int(world.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=world.context)
+    head = (f"GET {SOUNDS}/a/exec HTTP/1.1", "Host: x", "Authorization: Bearer admin-token", *UPGRADE, "", "")
+    writer.write("\r\n".join(head).encode())
+    async with patience():
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+        await world.core.api.stop()
+        assert await reader.read() == b""
+    writer.transport.abort()
+    for given in ((), UPGRADE):
+        answer = await raw(world, "GET", SOUNDS, *given)
+        assert answer[:12] == b"HTTP/1.1 503"
+        assert answer.endswith(b"this server is stopping\n")
 
 
 @pytest.mark.parametrize("how", ["hangs", "huge"])
