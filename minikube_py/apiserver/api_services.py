@@ -125,9 +125,9 @@ class ApiServices:
         self._trusted = True
 
     def _divide(self) -> None:
-        """Between this server and others."""
+        """Between this server and others, which are asked once it has started."""
         proxy, here = self._proxy, all(is_local(each.service) for each in self.known.values())
-        if self.elsewhere is None and proxy is not None and not here:
+        if self.elsewhere is None and self._begun and proxy is not None and not here:
             from minikube_py.apiserver.aggregation import Aggregation
 
             self.elsewhere = Aggregation(self._server, self, proxy)
@@ -166,6 +166,7 @@ class ApiServices:
     def begin(self) -> None:
         """The server has started, and may write."""
         self._begun, self.at_start = True, frozenset(self.known)
+        self._divide()
         self._work()
 
     def _work(self) -> None:
@@ -183,6 +184,7 @@ class ApiServices:
         await Registration(self._server, self).run()
 
     async def stop(self) -> None:
+        self._begun = False
         if self._task is not None:
             self._task.cancel()
             await ended(self._task)

@@ -54,6 +54,9 @@ class Registration:
                 except MinikubeError as error:
                     log.warning("the APIService %s: %s", name, error)
                     again = True
+                except Exception:
+                    log.exception("the APIService %s", name)
+                    again = True
             self._at_start.clear()
             if again:
                 await self._server.clock.sleep(_RETRY_S)

@@ -1,7 +1,7 @@
 """One group and version of another API server: whether it is available, and what discovery tells of it.
 
-Answers are bounded in time and size, and come from one task per APIService: one that hangs or never ends holds up
-nobody.
+Answers are bounded in time and size, and come from one task per APIService. Few of them check at a time; one that hangs
+or never ends does so beside those.
 
 Source: kube-aggregator `pkg/controllers/status/remote`, `pkg/apiserver/handler_discovery.go`,
 `pkg/controllers/openapiv3/aggregator`.
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -50,6 +50,8 @@ _RESYNC_S: Final = 30.0
 _REFRESH_S: Final = 60.0
 _BACKOFF_S: Final = 0.1
 _APART_S: Final = 0.1
+_SLOW_S: Final = 0.25
+"""A check that takes longer lets another one begin."""
 _ASKER: Final = (("X-Remote-User", "system:kube-aggregator"),)
 _MASTER: Final = (*_ASKER, ("X-Remote-Group", MASTERS))
 _ACCEPTED: Final = ",".join(
@@ -67,6 +69,8 @@ class RemoteService:
         self._known = known
         self._wake = asyncio.Event()
         self._signature: object = None
+        self._told_of = ""
+        """The address that the last message names."""
         self._refreshed_s: float | None = None
         spec = known.service["spec"]
         self.group: str = spec.get("group") or ""
@@ -99,12 +103,18 @@ class RemoteService:
         if before.service["spec"] != known.service["spec"]:
             self._refreshed_s = None
             self.discovered = self.discovered._replace(priorities=self._priorities)
-        if before.revision != known.revision:
-            self._wake.set()
+        elif before.service["metadata"]["uid"] == known.service["metadata"]["uid"]:
+            # Its status, which this task wrote, or that of another server, which may see it otherwise.
+            return
+        self._wake.set()
 
     def look(self) -> None:
         """Services or their endpoints have changed."""
-        signature = self._missing(), self._addresses()
+        try:
+            signature: object = self._missing(), self._addresses()
+        except Exception as error:
+            log.exception("the service of the APIService %s", self.name)
+            signature = repr(error)
         if signature != self._signature:
             self._signature = signature
             self._wake.set()
@@ -133,10 +143,13 @@ class RemoteService:
         while True:
             self._wake.clear()
             try:
-                async with self._at.checks:
+                async with _slot(self._at.checks):
                     failed = await self._round()
-            except (StatusError, MinikubeError) as error:
+            except MinikubeError as error:
                 log.warning("the APIService %s: %s", self.name, error)
+                failed = True
+            except Exception:
+                log.exception("the APIService %s", self.name)
                 failed = True
             failures = failures + 1 if failed else 0
             wait_s = min(_RESYNC_S, _BACKOFF_S * 2 ** min(failures, 16)) if failed else _RESYNC_S
@@ -147,7 +160,7 @@ class RemoteService:
 
     async def _round(self) -> bool:
         """Whether something failed that may be better soon."""
-        failed = False
+        failed, spec = False, self._spec
         try:
             told = self._missing() or await self._reached()
         except BadAuthority as error:
@@ -162,7 +175,7 @@ class RemoteService:
             self._refreshed_s = None
         elif self._refreshed_s is None or now_s - self._refreshed_s >= _REFRESH_S:
             failed = not await self._refresh()
-            self._refreshed_s = None if failed else now_s
+            self._refreshed_s = None if failed or self._spec != spec else now_s
         return failed
 
     async def _tell(self, told: Told) -> None:
@@ -211,11 +224,14 @@ class RemoteService:
         except (StatusError, NoAnswer) as error:
             return "False", "FailedDiscoveryCheck", str(error)
         start = self._at.server.rng.randrange(len(addresses)) if len(addresses) > _ATTEMPTS else 0
-        chosen = (addresses[start:] + addresses[:start])[:_ATTEMPTS]
+        drawn = addresses[start:] + addresses[:start]
+        self._told_of = self._told_of if self._told_of in addresses else drawn[0]
+        # The message names the same one each time: another one would be another status, and another write.
+        chosen = dict.fromkeys((self._told_of, *drawn[: _ATTEMPTS - 1]))
         errors = await asyncio.gather(*(self._attempt(each) for each in chosen))
         if "" in errors:
             return "True", "Passed", "all checks passed"
-        return "False", "FailedDiscoveryCheck", errors[-1]
+        return "False", "FailedDiscoveryCheck", errors[0]
 
     async def _attempt(self, address: str) -> str:
         """Why it failed, or "". Raises: BadAuthority."""
@@ -299,6 +315,24 @@ class RemoteService:
         told = _object(_object(_read(body).get("paths")).get(path)).get("serverRelativeURL")
         short = isinstance(told, str) and len(told) <= _URL_CHARS_MAX
         return {path: {"serverRelativeURL": told}} if short else {}
+
+
+@asynccontextmanager
+async def _slot(checks: asyncio.Semaphore) -> AsyncIterator[None]:
+    """Given back early if what is done takes longer than _SLOW_S."""
+    await checks.acquire()
+    held = [checks]
+
+    def give_back() -> None:
+        if held:
+            held.pop().release()
+
+    early = asyncio.get_running_loop().call_later(_SLOW_S, give_back)
+    try:
+        yield
+    finally:
+        early.cancel()
+        give_back()
 
 
 def _has_endpoint(piece: Json, named: str) -> bool:
