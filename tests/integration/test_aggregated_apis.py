@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import re
 import ssl
 import warnings
@@ -23,25 +22,14 @@ from patience import patience, until
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.kinds.discovery import ENDPOINTSLICES
-from minikube_py.apiserver import http_bytes, system
+from minikube_py.apiserver import http_bytes
 from minikube_py.apiserver.auth import ADMIN
-from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.limits import Limits
-from minikube_py.apiserver.outgoing import FrontProxy
-from minikube_py.apiserver.remote_services import (
-    DOCUMENT_BYTES_MAX,
-    RESOURCES_MAX,
-    RemoteService,
-    _converted,
-    _kept,
-)
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.control_plane.certificates import ensure_certificates, ensure_front_proxy
-from minikube_py.errors import Unavailable
-from tests.support.hostile_answers import GROUPED
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 PLAIN = "/api/v1/namespaces/default/services"
@@ -512,163 +500,3 @@ async def test_a_server_that_hangs_or_never_ends_holds_up_nobody(world: World, h
         transport = InProcessTransport(world.core.api, ADMIN)
         told = await transport.request("GET", SOUNDS)
         raise AssertionError(told.body.decode())
-
-
-@pytest.mark.parametrize("how", GROUPED)
-async def test_what_is_kept_of_a_discovery_is_bounded(world: World, how: str) -> None:
-    world.other.told["/apis"] = document = GROUPED[how](DOCUMENT_BYTES_MAX)
-    assert len(document) <= DOCUMENT_BYTES_MAX
-    await world.registered()
-    services = world.core.api.services
-
-    async def is_read() -> bool:
-        asked = sum(each.target == "/apis" for each in world.other.seen)
-        return services.remote[0].freshness == "Current" or asked > 1
-
-    await until(is_read, "its discovery is read, or refused")
-    assert len(services.remote[0].resources) <= DOCUMENT_BYTES_MAX
-    (version,) = (await world.aggregated())[GROUP]
-    names = [each["resource"] for each in version.get("resources", ())]
-    assert names == (["a"] if how == "one name" else [])
-
-
-async def test_a_long_discovery_is_read_in_turns() -> None:
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(others())
-    rows = [{"name": f"r{at}"} for at in range(RESOURCES_MAX // 2)]
-    below = [{"name": f"{each['name']}/status"} for each in rows]
-    kept = json.loads(await _kept(_converted([*rows, *below])))
-    task.cancel()
-    assert [each["resource"] for each in kept] == [each["name"] for each in rows]
-    assert all(each["subresources"][0]["subresource"] == "status" for each in kept)
-    assert turns > 16
-
-
-async def test_those_that_hang_hold_up_no_other_check(world: World) -> None:
-    """Three times as many as are asked at a time: told are they after 5 s each."""
-    await world.core.done("POST", PLAIN, world.other.service())
-    names = [f"v1.slow{at}.example.com" for at in range(30)]
-    for name in names:
-        group = name.removeprefix("v1.")
-        world.other.hangs.add(f"/apis/{group}/v1")
-        made = {**world.other.api_service(group=group), "metadata": {"name": name}}
-        await world.core.done("POST", SERVICES, made)
-    await world.core.done("POST", SERVICES, world.other.api_service())
-    await world.told("True")
-    told = [(await world.core.done("GET", f"{SERVICES}/{name}")).get("status") or {} for name in names]
-    assert sum(bool(each.get("conditions")) for each in told) < len(names) - 10
-
-
-async def test_a_check_is_not_made_again_for_what_it_told(world: World) -> None:
-    """Of eight addresses that refuse, five are tried; of two servers, one sees what the other one does not."""
-    await world.registered()
-    services = world.core.api.services
-    assert services.elsewhere is not None
-    (service,) = services.elsewhere._remote.values()
-
-    async def is_read() -> bool:
-        return bool(service.openapi)
-
-    def checked() -> int:
-        return sum(each.target == ROOT for each in world.other.seen)
-
-    await until(is_read, "its discovery is read")
-    addresses = [f"127.0.0.1:{port}" for port in range(1, 9)]
-    world.core.api.webhook_caller.addresses = lambda reference: addresses
-    told = {(await service._reached())[2] for _ in range(20)}
-    assert len(told) == 1
-    del world.core.api.webhook_caller.addresses
-    wrong = {"type": "Available", "status": "False", "reason": "Seen", "message": "by another server"}
-    asked = checked()
-    patch = {"status": {"conditions": [wrong]}}
-    await world.core.done("PATCH", f"{SERVICES}/{NAME}/status", patch, "application/merge-patch+json")
-    await world.told("False", "Seen")
-    await turns_of(world)
-    assert (await world.condition())[1] == "Seen"
-    assert checked() == asked
-    # What is made again under its name is another one.
-    await world.core.done("DELETE", f"{SERVICES}/{NAME}")
-    await world.core.done("POST", SERVICES, world.other.api_service())
-    await world.told("True")
-
-
-async def turns_of(world: World) -> None:
-    """Time enough for a check: another one is made, from its beginning to its end."""
-    group = "beside.example.com"
-    name = f"v1.{group}"
-    world.other.told[f"/apis/{group}/v1"] = b"{}"
-    made = {**world.other.api_service(group=group), "metadata": {"name": name}}
-    await world.core.done("POST", SERVICES, made)
-
-    async def is_told() -> bool:
-        found = await world.core.done("GET", f"{SERVICES}/{name}")
-        return bool(found["status"].get("conditions"))
-
-    await until(is_told, "the one beside is checked")
-
-
-async def test_a_spec_that_changes_while_it_is_read_is_read_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refreshed: list[int] = []
-
-    async def refresh(self: RemoteService) -> bool:
-        refreshed.append(self._spec["groupPriorityMinimum"])
-        if len(refreshed) == 1:
-            change = {"spec": {"groupPriorityMinimum": 901}}
-            await world.core.done("PATCH", f"{SERVICES}/{NAME}", change, "application/merge-patch+json")
-
-            async def is_known() -> bool:
-                return self._spec["groupPriorityMinimum"] == 901
-
-            await until(is_known, "the change is known")
-        return True
-
-    monkeypatch.setattr(RemoteService, "_refresh", refresh)
-    await world.registered()
-
-    async def again() -> bool:
-        return len(refreshed) > 1
-
-    await until(again, "what it serves is read again")
-    assert refreshed[-1] == 901
-
-
-async def test_whatever_a_check_raises_the_next_one_is_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    raised: list[str] = []
-    given = RemoteService._round
-
-    async def check(self: RemoteService) -> bool:
-        if not raised:
-            raised.append(self.name)
-            raise KeyError("a shape that nobody thought of")
-        return await given(self)
-
-    monkeypatch.setattr(RemoteService, "_round", check)
-    await world.registered()
-    assert raised == [NAME]
-
-
-async def test_a_start_that_fails_leaves_nothing_that_asks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    await world.registered()
-    of = world.core.api
-    other = ApiServer(of.storage, of.clock, random.Random(2), tokens=world.core.tokens)
-    other.services.pass_on(FrontProxy(None, None))
-
-    async def fails(*_: object) -> None:
-        raise Unavailable("lost")
-
-    monkeypatch.setattr(system, "create_namespaces", fails)
-    before = len(asyncio.all_tasks())
-    with pytest.raises(Unavailable, match="lost"):
-        await other.start()
-    await other.stop()
-    assert other.services.elsewhere is None
-    assert len(asyncio.all_tasks()) <= before
