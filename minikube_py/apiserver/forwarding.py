@@ -1,6 +1,6 @@
 """HTTPS to other API servers: one request, whose answer is read as it arrives, or a connection that is upgraded.
 
-Answers pass through with backpressure: of each, at most 64 KiB are held. Redirects are not followed.
+Answers pass through with backpressure: reading stops above 128 KiB that are not passed on. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from minikube_py.apiserver.outgoing import DEADLINE, FrontProxy, NoAnswer, autho
 from minikube_py.client.connector import Connector
 
 _BUFFER_BYTES: Final = 64 << 10
+"""aiohttp stops reading above twice as much."""
 _HEAD_BYTES_MAX: Final = 64 << 10
 _CONNECT_S: Final = 30.0
 _REFUSAL_S: Final = 10.0
