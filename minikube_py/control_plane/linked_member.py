@@ -17,7 +17,7 @@ from minikube_py.ports.descriptors import Descriptors
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.bootstrap import Answer, Form, Initial, Intent
 from minikube_py.store.callbacks import Callbacks
-from minikube_py.store.discovery import Discovery
+from minikube_py.store.discovery import Alone, Discovery
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
 from minikube_py.store.identity import has_log, id_text, load_identity, own_identity
 from minikube_py.store.links import PeerLinks
@@ -27,8 +27,10 @@ from minikube_py.store.membership import Member, MemberChange
 from minikube_py.store.peer_asking import PeerAsker
 from minikube_py.store.peer_connection import PeerLimits
 from minikube_py.store.peers import Joined, Peers
+from minikube_py.store.recovery import stands_alone
 from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.room import where
+from minikube_py.wal.snapshot import snapshot_name
 
 Told = Callable[[str], None]
 
@@ -110,12 +112,14 @@ class LinkedMember:
             run_sync=self._syncs.wait,
             descriptors=port.descriptors,
         )
+        self.member.strangers = peers.strangers
         await peers.listen(port.host, port.port)
         bootstrap: Bootstrap | None = None
         members: tuple[Member, ...] = ()
         if not begun:
             bootstrap, members = await self._meet(port, peers)
-        await self.member.start(bootstrap, self._through(peers) if self._through is not None else peers)
+        links = self._through(peers) if self._through is not None else peers
+        await self.member.start(bootstrap, links, partial(self._ask_before_leading, port) if begun else None)
         self._begun = True
         self._check_own()
         if begun:
@@ -145,6 +149,27 @@ class LinkedMember:
         if isinstance(decision, Form):
             return Bootstrap(decision.cluster_id, self.own.id, decision.members, decision.version), ()
         return Bootstrap(decision.cluster_id, self.own.id), decision.membership.members
+
+    async def _ask_before_leading(self, port: PeerPort) -> None:
+        """A single voter leads at once, and nobody else could tell that its files were edited. Raises: Corruption."""
+        replica, files = self.member.replica, self.member.replica.files
+        known = [*(peer for _, peer in port.initial), *(each.peer for each in replica.membership.members)]
+        others = [address for address in dict.fromkeys(known) if address and address != self._peer]
+        if not others or not stands_alone(replica.raft, replica.membership):
+            return
+        alone = Alone(self.own.id, replica.cluster_id, replica.raft.log.committed)
+        self._say(f"asking {', '.join(others)} for other voters, of which the files here know none")
+        asker = PeerAsker(port.token, port.tls_client, port.limits)
+        answer = await alone.refuted(others, asker, self._clock)
+        if answer is not None:
+            folder, name = where(self._disk), answer.member.name
+            file = snapshot_name(files.snapshot.head.index) if files.snapshot is not None else "the log"
+            raise Corruption(
+                f"{folder}/{file} has {self._name} as the only voter of cluster {id_text(replica.cluster_id)}, and "
+                f"{name} ({answer.member.peer}), whose log reaches as far, knows {', '.join(alone.others(answer))}: it "
+                f"was edited, or is an older copy. Empty {folder} and start with --rejoin; the other members send it "
+                f"all data. If {name} is no member any more, stop it first"
+            )
 
     def _begun_as(self) -> NodeId:
         identity = load_identity(self._disk)

@@ -16,8 +16,9 @@ from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta, Term
 from minikube_py.store.data_dir import LOCK_NAME, DataDir, DataDirBusy
 from minikube_py.store.identity import has_log, load_identity
-from minikube_py.store.log_files import NO_FILE, LogFiles, Origin, SnapshotFile
+from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
 from minikube_py.store.membership import Member, Membership
+from minikube_py.store.room import NO_FILE
 from minikube_py.store.salvage import Gap, Salvaged, salvage
 from minikube_py.store.snapshot_transfer import head_of
 from minikube_py.wal.salvage import Loss

@@ -17,7 +17,7 @@ from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta, Term
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.identity import has_log, load_identity
 from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
-from minikube_py.store.membership import NO_ID, Member, Membership
+from minikube_py.store.membership import NO_ID, Member, Membership, members_of
 from minikube_py.store.snapshot_transfer import head_of
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotReader, SnapshotWriter
 
@@ -73,7 +73,7 @@ def verify(path: Path) -> SnapshotReport:
         head = reader.head
         return SnapshotReport(
             head,
-            _membership(head),
+            members_of(head),
             path.stat().st_size,
             reader.sha256,
             state.revision,
@@ -128,15 +128,6 @@ def _install(path: Path, files: LogFiles, cluster_id: int, member_id: int, new: 
     made = SnapshotFile(writer.head, writer.size_bytes, writer.sha256())
     files.install_snapshot(part, made, HardState(term, commit=index))
     files.sync()
-
-
-def _membership(head: SnapshotHead) -> Membership:
-    if head.members is None:
-        return Membership.of((Member(NodeId(head.member_id), ""),))
-    try:
-        return Membership.from_plain(head.members)
-    except ValueError as error:
-        raise Corruption(f"the snapshot's members cannot be decoded: {error}") from error
 
 
 def expected_members(initial: tuple[tuple[str, str], ...], name: str) -> tuple[Member, ...]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.raft.configuration import NodeId
 from minikube_py.store.bootstrap import Answer, Enter, Form, Intent, Join, Refuse, Wait, decide, view_of
 from minikube_py.store.identity import id_text
 from minikube_py.store.membership import MemberChange
@@ -18,6 +21,10 @@ ROUND_S_MIN, ROUND_S_MAX = 0.1, 1.0
 
 class BootstrapRefused(MinikubeError):
     """This member is refused as it was started; the message says what to do."""
+
+
+QUESTION_S = 3.0
+"""How long a member that would lead alone waits for answers of others."""
 
 
 class Asker(Protocol):
@@ -109,3 +116,40 @@ class Discovery:
         if text != self._said:
             self._said = text
             self._say(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Member `id` of a cluster, the only voter by its files, whose log is committed up to `committed` at least."""
+
+    id: NodeId
+    cluster_id: int
+    committed: int
+
+    def others(self, answer: Answer) -> tuple[str, ...]:
+        """The other voters that a member of the same cluster knows."""
+        if answer.cluster_id != self.cluster_id or answer.member.id == self.id:
+            return ()
+        return tuple([each.name for each in answer.membership.members if each.id != self.id and not each.learner])
+
+    async def refuted(self, addresses: Iterable[str], asker: Asker, clock: Clock) -> Answer | None:
+        """The answer of somebody who knows other voters although its log reaches as far: then these files are not what
+        this member wrote, because it alone commits what changes the voters. Who knows others and is behind may not have
+        heard of their removal; who does not answer may have been removed. None after QUESTION_S at most."""
+        found: list[Answer] = []
+
+        async def ask(address: str) -> None:
+            while not found:
+                with contextlib.suppress(MinikubeError):
+                    answer = await asker.who(address)
+                    if not self.others(answer):
+                        return
+                    if answer.applied >= self.committed:
+                        found.append(answer)
+                        return
+                await clock.sleep(ROUND_S_MIN)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUESTION_S):
+                await asyncio.gather(*[ask(address) for address in addresses])
+        return found[0] if found else None

@@ -12,7 +12,7 @@ from zlib import crc32
 from minikube_py.env import Disk, Rng
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.room import where
+from minikube_py.store.room import NO_FILE, where
 from minikube_py.wal.segment import segment_sequence
 from minikube_py.wal.snapshot import PART_SUFFIX, snapshot_index
 
@@ -20,6 +20,10 @@ IDENTITY_NAME = "identity"
 IDENTITY_BYTES_MAX = 256
 ID_BITS = 63
 _FIRST_WORDS = "minikube-py-member 1"
+_REMEDY = (
+    "remove it if the log beside it is intact: the next start writes it again; if not, empty the folder and start with "
+    "--rejoin"
+)
 
 
 class Identity(NamedTuple):
@@ -94,7 +98,15 @@ def load_identity(disk: Disk) -> Identity | None:
     """None: there is none. Raises: Corruption."""
     if IDENTITY_NAME not in disk.names():
         return None
-    file = disk.open(IDENTITY_NAME)
+    try:
+        file = disk.open(IDENTITY_NAME)
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        raise Corruption(
+            f"{where(disk)}/{IDENTITY_NAME}: not a file that can be read and written ({error.strerror}). If it is a "
+            f"link, mount what it leads to, and if it may not be read, correct its permissions; else {_REMEDY}"
+        ) from None
     try:
         return decode_identity(file.read_at(0, IDENTITY_BYTES_MAX))
     finally:
@@ -117,8 +129,7 @@ def decode_identity(data: bytes) -> Identity:
         sound = False
     if not sound:
         raise Corruption(
-            f"{IDENTITY_NAME}: damaged: {text[:80]!r} differs from what was written. If the log beside it is "
-            "intact, remove this file: the next start writes it again; if not, empty the folder and start with --rejoin"
+            f"{IDENTITY_NAME}: damaged: {text[:80]!r} differs from what was written; {_REMEDY}"
         )
     return identity
 

@@ -7,7 +7,6 @@ so the member ends the process; one of a snapshot or of the spare segment only c
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +18,8 @@ from minikube_py.errors import Corruption
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, HardState, LogIndex, Term
 from minikube_py.store.folder import Steps, sync_folder
-from minikube_py.store.room import where
+from minikube_py.store.membership import members_of
+from minikube_py.store.room import NO_FILE, where
 from minikube_py.store.spare import SPARE_NAME, Spare
 from minikube_py.wal.record import RecordType
 from minikube_py.wal.recovery import Recovered, Tail, check_identity, recover
@@ -42,10 +42,6 @@ FIRST_SEGMENT_BYTES = 1 << 20
 """The size of a new log's first segment: most logs stay small, and many may share a disk."""
 WITNESS_BYTES = 64
 """Space that entries leave at a segment's end, so that a witness always fits behind durable data."""
-NO_FILE = (
-    errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.EACCES, errno.EPERM,
-)  # fmt: skip
-"""Errors of opening that are of the name itself, and not of the process or its disk."""
 AROUND_BYTES = HEAD_BYTES + 1024
 """Space of a segment that its only entry cannot have: head, hard state, witness, and the record around the entry."""
 
@@ -185,6 +181,7 @@ class LogFiles:
             reader = SnapshotReader(name, file.read_at)
             if reader.head.index != index:
                 raise damage(name, 0, f"its header says that it ends with entry {reader.head.index}")
+            _check_members(name, reader.head)
             reader.check()
             data = file.read_at(0, reader.size_bytes)
         finally:
@@ -485,6 +482,13 @@ def _check_reach(loaded: Loaded, newest: int) -> None:
     base = loaded.snapshot.head.index if loaded.snapshot else 0
     if base + len(loaded.log.entries) < newest:
         raise Corruption("the log does not contain all of it")
+
+
+def _check_members(name: str, head: SnapshotHead) -> None:
+    try:
+        members_of(head)
+    except Corruption as error:
+        raise damage(name, 0, str(error)) from None
 
 
 def _slice(data: bytes, offset: int, size_bytes: int) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from minikube_py.env import Clock, Disk, Rng, ended, say
@@ -99,6 +99,8 @@ class StoreMember:
         self._membership = Membership()
         self._configuration = Configuration(frozenset())
         self._reached: tuple[Member, ...] = ()
+        self.strangers: Mapping[NodeId, str] = {}
+        """`Peers.strangers`, for the status."""
         self.leader_listeners: list[Callable[[], None]] = []
         """Called when the known leader or the members change; must not raise."""
         self._queries = QueryMetrics()
@@ -107,9 +109,15 @@ class StoreMember:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def start(self, bootstrap: Bootstrap | None = None, links: PeerLinks | None = None) -> None:
+    async def start(
+        self,
+        bootstrap: Bootstrap | None = None,
+        links: PeerLinks | None = None,
+        recovered: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """Recovers, or starts from `bootstrap` in an empty folder. A single member leads and has applied its log when
-        this returns; with others it takes part in elections from now on.
+        this returns; with others it takes part in elections from now on. `recovered` is called in between, and its
+        error ends the start.
 
         Raises: Corruption; LogLost; OSError if the disk fails; Unavailable if it failed since, with the reason."""
         self.loop = asyncio.get_running_loop()
@@ -117,6 +125,12 @@ class StoreMember:
         self.replica.open(bootstrap)
         for warning in self.replica.files.warnings:
             self.say(warning)
+        if recovered is not None:
+            try:
+                await recovered()
+            except BaseException:
+                self.replica.close()
+                raise
         self.opened = True
         self._turns.begin(links)
         await self._turns.settle()
@@ -266,7 +280,7 @@ class StoreMember:
             return
         self.replica.tick()
         self._catch_up_soon()
-        if not self.replica.alone:
+        if not (self.replica.alone and self.replica.leading):
             self._turns.soon()
 
     def report(self, to: NodeId, reachable: bool, snapshot: bool | None = None) -> None:

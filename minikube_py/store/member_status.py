@@ -50,7 +50,7 @@ def status_of(member: StoreMember) -> dict[str, Any]:
         "reserve_bytes": member.room.reserve_bytes,
         "shortage": member.room.shortage,
         "snapshot_failure": member.snapshotter.retry.failure,
-        "warnings": [*replica.files.warnings, *_apart(member), *replica.refusals.told()],
+        "warnings": [*replica.files.warnings, *_apart(member), *replica.refusals.told(), *_strange(member)],
     }
 
 
@@ -103,6 +103,18 @@ def _apart(member: StoreMember) -> list[str]:
         "the other. Empty the folder of the one that the other members do not follow, and start it with --rejoin"
         for id, term in member.raft.apart.items()
     ]
+
+
+def _strange(member: StoreMember) -> list[str]:
+    texts = [
+        f"member {id:x} says that it is of this cluster, and {why}: compare the members in `store status` of all. If "
+        "one names others than the rest do, a file of it was edited, or is an older copy: empty its folder and start "
+        "it with --rejoin"
+        for id, why in member.strangers.items()
+    ]
+    if not member.membership.agrees(member.raft.configuration):
+        texts.append("the record of members differs from those that vote: an edited entry changed only one of the two")
+    return texts
 
 
 def _lag_entries(member: StoreMember) -> int:

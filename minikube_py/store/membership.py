@@ -13,10 +13,13 @@ from typing import Any, Final
 
 import msgpack
 
-from minikube_py.errors import InvalidRequest, shown
+from minikube_py.errors import Corruption, InvalidRequest, shown
 from minikube_py.mvcc.codec import NewerMessage
 from minikube_py.mvcc.versions import FIRST
+from minikube_py.raft.codec import configuration_from_plain
 from minikube_py.raft.configuration import Change, ChangeType, ConfChange, Configuration, NodeId
+from minikube_py.raft.message import LogIndex, SnapshotMeta, Term
+from minikube_py.wal.snapshot import SnapshotHead
 
 MEMBERS_MAX: Final = 32
 """Limit of members and expected ones together. More than seven voters cost more than they protect from."""
@@ -25,6 +28,7 @@ REMOVED_MAX: Final = 1000
 TEXT_MAX: Final = 256
 ID_MAX: Final = (1 << 63) - 1
 NO_ID: Final = NodeId(0)
+DIFFERS: Final = "differs"
 
 
 class ChangeKind(IntEnum):
@@ -145,6 +149,11 @@ class Membership:
             frozenset(member.id for member in self.members if not member.learner),
             learners=frozenset(member.id for member in self.members if member.learner),
         )
+
+    def agrees(self, configuration: Configuration) -> bool:
+        """Whether these are its voters and learners; of a joint one, those that it will have when it is left."""
+        own, (voters, _, learners, learners_next, _) = self.configuration(), configuration
+        return own.voters == voters and own.learners == learners | learners_next
 
     def reached(
         self, configuration: Configuration, before: Iterable[Member]
@@ -274,6 +283,11 @@ class Membership:
             list(self.removed),
         )
 
+    def beside(self, configuration: Configuration) -> Any:
+        """The record as a snapshot holds it beside that configuration. Only an entry that no release proposes makes the
+        two differ, on all members alike: then a mark says that this is no damage."""
+        return self.to_plain() if self.agrees(configuration) else (*self.to_plain(), DIFFERS)
+
     @classmethod
     def from_plain(cls, plain: Any) -> Membership:
         """Raises: InvalidRequest."""
@@ -287,6 +301,36 @@ class Membership:
             )
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"not a membership: {error!s:.300}") from None
+
+
+def meta_of(head: SnapshotHead) -> SnapshotMeta:
+    """Raises: Corruption if the head has no valid configuration."""
+    if head.configuration is None:
+        # From before clusters had several members: the writer was alone.
+        configuration = Configuration(frozenset((NodeId(head.member_id),)))
+    else:
+        try:
+            configuration = configuration_from_plain(head.configuration)
+        except (ValueError, TypeError, InvalidRequest) as error:
+            raise Corruption(f"a snapshot's configuration cannot be decoded: {error}") from error
+    return SnapshotMeta(LogIndex(head.index), Term(head.term), configuration)
+
+
+def members_of(head: SnapshotHead) -> Membership:
+    """Raises: Corruption if the head has no valid record of members, or one of others than in its configuration."""
+    configuration, plain = meta_of(head).configuration, head.members
+    if plain is None:
+        plain = Membership.of((Member(NodeId(head.member_id), ""),)).to_plain()
+    marked = isinstance(plain, list) and len(plain) == 4 and plain[3] == DIFFERS
+    try:
+        members = Membership.from_plain(plain[:3] if marked else plain)
+    except InvalidRequest as error:
+        raise Corruption(f"a snapshot's members cannot be decoded: {error}") from error
+    if not marked and not members.agrees(configuration):
+        voters = ", ".join(f"{id:x}" for id in sorted(configuration.voters))
+        named = ", ".join(f"{member.id:x}" for member in members.members)
+        raise Corruption(f"a snapshot's record names the members {named or 'none'}, and its voters are {voters}")
+    return members
 
 
 def member_to_plain(member: Member) -> Any:

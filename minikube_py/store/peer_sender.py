@@ -220,6 +220,8 @@ class PeerSender:
     def refused(self, refusal: Refused) -> None:
         if refusal.refusal == Refusal.REMOVED:
             self._peers.expelled(str(refusal))
+        elif refusal.refusal == Refusal.STRANGER:
+            self._peers.strange(self.member.id, "does not know this one")
 
     def ping(self) -> bytes:
         """The frame of the next PING."""
@@ -271,6 +273,7 @@ class PeerSender:
 
     def _up(self, link: OutgoingLink) -> None:
         self._link = link
+        self._peers.strange(self.member.id)
         self.connects += 1
         if self._said:
             self._said = ""

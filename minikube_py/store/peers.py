@@ -106,6 +106,8 @@ class Peers:
         self._stopped = False
         self.received: dict[NodeId, list[int]] = {}
         self.refusals = 0
+        self.strangers: dict[NodeId, str] = {}
+        """Those of this cluster by their own word, of which one side does not know the other: why, by id."""
 
     # -- beginning and end --------------------------------------------------------------------------------------------
 
@@ -177,6 +179,8 @@ class Peers:
 
     def update(self, members: Sequence[Member], removed: Sequence[NodeId]) -> None:
         self._removed = frozenset(removed)
+        for id in self._removed.intersection(self.strangers):
+            self.strange(id)
         if members or not self._members:
             self._members = {member.id: member for member in members}
         if self._driver is None or self._stopped:
@@ -230,6 +234,12 @@ class Peers:
         if not self._expelled and self._driver is not None:
             self._expelled = True
             self._driver.expelled(reason)
+
+    def strange(self, id: NodeId, why: str = "") -> None:
+        """One of this cluster by its own word does not know this member, or is not known here; "": it is settled."""
+        self.strangers.pop(id, None)
+        if why and len(self.strangers) < MEMBERS_MAX:
+            self.strangers[id] = why
 
     def task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -300,8 +310,11 @@ class Peers:
     def _link_asked(self, connection: IncomingConnection, hello: LinkHello) -> None:
         refusal = self._admission().refuses(hello)
         if refusal is not None:
+            if refusal.refusal == Refusal.STRANGER and hello.sender != self.own.id:
+                self.strange(hello.sender, "is unknown here")
             self._refuse(connection, refusal)
             return
+        self.strange(hello.sender)
         before = self._links.get(hello.sender)
         self._links[hello.sender] = connection
         connection.welcome(hello.sender, self.cluster_id, self.own.id)

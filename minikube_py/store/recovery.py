@@ -10,8 +10,9 @@ from minikube_py.errors import Corruption, RequestError
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
 from minikube_py.raft.codec import Malformed, encode_change
-from minikube_py.raft.configuration import ConfChange, Configuration, NodeId
+from minikube_py.raft.configuration import ConfChange, Configuration, NodeId, changed
 from minikube_py.raft.message import TERM_MAX, Entry, EntryKind, HardState, LogIndex, SnapshotMeta, Term
+from minikube_py.raft.node import Raft
 from minikube_py.store.identity import confirm_identity, own_identity
 from minikube_py.store.log_files import Loaded, LogFiles, Origin
 from minikube_py.store.membership import (
@@ -20,11 +21,12 @@ from minikube_py.store.membership import (
     MemberChange,
     Membership,
     encode_member_change,
+    members_of,
+    meta_of,
 )
-from minikube_py.store.releases import EntryCheck, Inapplicable, read_change
+from minikube_py.store.releases import EntryCheck, Inapplicable, applied_change, read_change
 from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.room import repair, where
-from minikube_py.store.snapshot_transfer import meta_of
 from minikube_py.wal.recovery import LogEntry
 from minikube_py.wal.segment import Damage, segment_name
 
@@ -84,6 +86,26 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
         head.cluster_id, member_id, base.meta, behind, hard_state, base.membership, state, loaded.snapshot is not None,
         loaded.log.size_bytes, check,
     )  # fmt: skip
+
+
+def stands_alone(raft: Raft, membership: Membership) -> bool:
+    """Whether the log makes it the only voter: where it is known to be committed, and at each entry behind, which then
+    nobody else can commit."""
+    log, configuration, own = raft.log, raft.configuration, {raft.id}
+    alone = True
+    for index in (*log.changes, LogIndex(log.last_index + 1)):
+        if index > log.committed:
+            alone = alone and configuration.voters == own and not configuration.outgoing
+        if not alone or index > log.last_index:
+            break
+        [entry] = log.slice(LogIndex(index - 1), index)
+        try:
+            after = applied_change(entry, membership, configuration)
+        except Inapplicable:
+            return False
+        if isinstance(after, Membership):
+            membership, configuration = after, changed(configuration, read_change(entry.data)[0])
+    return alone
 
 
 def _check_terms(loaded: Loaded) -> None:
@@ -151,7 +173,7 @@ def _base(loaded: Loaded, member_id: NodeId, entries: Sequence[Entry], *, joined
     alone = Membership.of((Member(member_id, ""),))
     if loaded.snapshot is not None:
         found = loaded.snapshot.head
-        return _Base(meta_of(found), alone if found.members is None else Membership.from_plain(found.members))
+        return _Base(meta_of(found), members_of(found))
     if joined:
         return _Base(SnapshotMeta(LogIndex(0), Term(0), Configuration(frozenset())), Membership())
     if _begins(entries):

@@ -40,7 +40,7 @@ from minikube_py.raft.ready import AcknowledgedLost, ProposalDropped, ReadState,
 from minikube_py.store.callbacks import Callbacks, describe
 from minikube_py.store.folder import Steps
 from minikube_py.store.log_files import LogFiles
-from minikube_py.store.membership import Member, MemberChange, Membership
+from minikube_py.store.membership import Member, MemberChange, Membership, members_of
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
 from minikube_py.store.recovery import recover
 from minikube_py.store.releases import REFUSED, EntryCheck, Inapplicable, Refusals, Releases, applied_change
@@ -514,7 +514,7 @@ class Replica:
         """Writes the state as of the first step, and removes the log that it replaces. Raises: OSError."""
         raft, index = self.raft, self.raft.log.applied
         meta = SnapshotMeta(index, raft.log.term(index), raft.configuration)
-        head = head_of(self.cluster_id, self.member_id, meta, self.membership.to_plain())
+        head = head_of(self.cluster_id, self.member_id, meta, self.membership.beside(raft.configuration))
         yield from self._snapshots.take(raft, meta, head, self.state)
 
     def snapshot_source(self) -> SnapshotSource | None:
@@ -534,7 +534,7 @@ class Replica:
         if incoming is None:
             raise Failed(f"Raft accepted a snapshot of entry {meta.index} that is missing here")
         part, file, state = incoming.result()
-        members = Membership.from_plain(file.head.members)
+        members = members_of(file.head)
         self._snapshots.install(part, file, hard_state)
         self.state, self.membership = state, members
         self._committed, self._ahead = (), None

@@ -9,6 +9,10 @@ from minikube_py.env import Disk
 from minikube_py.store.retry import Retry
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+NO_FILE: Final = (
+    errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENXIO, errno.EACCES, errno.EPERM,
+)  # fmt: skip
+"""Errors of opening that are of the name itself, and not of the process or its disk."""
 QUOTA_BYTES: Final = 2 << 30
 """etcd's default (`--quota-backend-bytes`)."""
 SEGMENTS_RESERVED: Final = 4

@@ -18,8 +18,7 @@ from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.versions import FIRST
 from minikube_py.raft.codec import decode_change
 from minikube_py.store.behind_gaps import CHANGE, BehindGaps
-from minikube_py.store.membership import ChangeKind, decode_member_change
-from minikube_py.store.snapshot_transfer import meta_of
+from minikube_py.store.membership import ChangeKind, decode_member_change, meta_of
 from minikube_py.wal.recovery import LogEntry
 from minikube_py.wal.salvage import FoundLog, FoundSnapshot, Loss, is_snapshot, salvage_log, salvage_snapshot
 from minikube_py.wal.segment import segment_sequence

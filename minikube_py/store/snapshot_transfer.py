@@ -19,15 +19,15 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from minikube_py.env import File
-from minikube_py.errors import Corruption, InvalidRequest, MinikubeError
+from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.mvcc.snapshot import Loader
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.versions import TooNew
-from minikube_py.raft.codec import configuration_from_plain, configuration_to_plain
-from minikube_py.raft.configuration import Configuration, NodeId
-from minikube_py.raft.message import LogIndex, SnapshotMeta, Term
+from minikube_py.raft.codec import configuration_to_plain
+from minikube_py.raft.message import SnapshotMeta
 from minikube_py.store.folder import Steps
 from minikube_py.store.log_files import LogFiles, SnapshotFile
+from minikube_py.store.membership import members_of, meta_of
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotReader
 
 CHUNK_BYTES: Final = 256 << 10
@@ -49,19 +49,6 @@ class SnapshotOffer(NamedTuple):
 
 class TransferRefused(MinikubeError):
     """The bytes are not the announced ones, or arrived unrequested; start again."""
-
-
-def meta_of(head: SnapshotHead) -> SnapshotMeta:
-    """Raises: Corruption if the head has no valid configuration."""
-    if head.configuration is None:
-        # From before clusters had several members: the writer was alone.
-        configuration = Configuration(frozenset((NodeId(head.member_id),)))
-    else:
-        try:
-            configuration = configuration_from_plain(head.configuration)
-        except (ValueError, TypeError, InvalidRequest) as error:
-            raise Corruption(f"a snapshot's configuration cannot be decoded: {error}") from error
-    return SnapshotMeta(LogIndex(head.index), Term(head.term), configuration)
 
 
 def head_of(cluster_id: int, member_id: int, meta: SnapshotMeta, members: Any) -> SnapshotHead:
@@ -197,4 +184,5 @@ class IncomingSnapshot:
             raise Corruption(f"it is of cluster {head.cluster_id:x}, this is {self._cluster_id:x}")
         if meta_of(head) != self.offer.meta:
             raise Corruption("its index, term or configuration differ from the announced ones")
+        members_of(head)
 

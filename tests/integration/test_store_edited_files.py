@@ -4,6 +4,7 @@ and says what to do."""
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -21,17 +22,20 @@ from minikube_py.control_plane.store_salvage import look, write
 from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.errors import Corruption, MinikubeError, OutcomeUnknown, Unavailable
 from minikube_py.mvcc.types import Put
+from minikube_py.raft.codec import encode_change
 from minikube_py.raft.message import TERM_MAX, EntryKind
+from minikube_py.store import discovery
 from minikube_py.store.bootstrap import parse_initial_cluster
+from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member import StoreMember
 from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.member_status import status_of
-from minikube_py.store.membership import ChangeKind, MemberChange
+from minikube_py.store.membership import DIFFERS, ChangeKind, MemberChange, Membership
 from minikube_py.store.salvage import Salvaged
 from minikube_py.wal.record import RecordType, decode_record, encode_record
 from minikube_py.wal.recovery import read_segment
 from minikube_py.wal.segment import HEAD_BYTES, decode_head, segment_sequence
-from minikube_py.wal.snapshot import snapshot_index
+from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter, read_snapshot, snapshot_index
 
 CONFIG = MemberConfig(segment_bytes=16 << 10, snapshot_log_bytes=20 << 10, reserve_bytes=0)
 SIZE = 3
@@ -384,3 +388,200 @@ async def test_another_clusters_folder_is_refused(name: str, rejoin: bool, tmp_p
     trio.names = f"{name or 'any'}=127.0.0.1:{trio.ports[3]}"
     await trio.start(3)
     await trio.stop(3)
+
+
+def newest_snapshot(folder: Path) -> Path:
+    return max(folder.glob("snapshot-*.snap"))
+
+
+def with_head(folder: Path, change: Callable[[SnapshotHead], dict[str, Any]]) -> Path:
+    """The newest snapshot with another head, as an editor writes it who makes all checksums again."""
+    path = newest_snapshot(folder)
+    head, chunks = read_snapshot(path.name, path.read_bytes())
+    writer = SnapshotWriter(head._replace(**change(head)))
+    path.write_bytes(b"".join([writer.head_bytes, *map(writer.chunk, chunks), writer.end()]))
+    return path
+
+
+def own_member(head: SnapshotHead) -> list[Any]:
+    return [[each for each in head.members[0] if each[0] == head.member_id], [], []]
+
+
+def own_voter(head: SnapshotHead) -> list[Any]:
+    return [[head.member_id], [], [], [], False]
+
+
+HEADS: dict[str, Callable[[SnapshotHead], dict[str, Any]]] = {
+    "members are no record": lambda head: {"members": ["x"]},
+    "no members": lambda head: {"members": None},
+    "itself the only member": lambda head: {"members": own_member(head)},
+    "itself the only voter": lambda head: {"configuration": own_voter(head)},
+    "another voter": lambda head: {"configuration": [[1], [], [], [], False]},
+    "no configuration": lambda head: {"configuration": "x"},
+}
+
+
+async def filled(trio: Trio) -> int:
+    """Each has two snapshots. Returns a follower, stopped."""
+    for number in trio.ports:
+        trio.files(number).mkdir()
+    await asyncio.gather(*map(trio.start, trio.ports))
+    await trio.put(250)
+    await until(trio.alike)
+    odd = next(number for number in trio.ports if number != trio.leader())
+    await trio.stop(odd)
+    return odd
+
+
+async def rejoined(trio: Trio, odd: int) -> None:
+    shutil.rmtree(trio.files(odd))
+    trio.files(odd).mkdir()
+    await trio.start(odd, rejoin=True)
+    await trio.put(5)
+    await until(trio.alike)
+
+
+@pytest.mark.parametrize("name", HEADS)
+async def test_a_snapshot_whose_members_and_voters_differ_counts_as_damaged(name: str, tmp_path: Path) -> None:
+    trio = Trio(tmp_path)
+    try:
+        odd = await filled(trio)
+        path = with_head(trio.files(odd), HEADS[name])
+        linked = await trio.start(odd)
+        [warning] = status_of(linked.member)["warnings"]
+        assert f"{path.name}: damaged at offset 0: a snapshot's" in warning
+        await trio.put(5)
+        await until(trio.alike)
+        assert linked.member.raft.configuration == trio.members[trio.leader()].member.raft.configuration
+        await trio.stop(odd)
+        for each in trio.files(odd).glob("wal-*.log"):
+            each.unlink()
+        with_head(trio.files(odd), HEADS[name])
+        with pytest.raises(Corruption, match=r"damaged at offset 0: .*--rejoin.*salvage"):
+            await trio.start(odd)
+        await rejoined(trio, odd)
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
+
+
+def alone_in_snapshot(folder: Path) -> None:
+    with_head(folder, lambda head: {"configuration": own_voter(head), "members": own_member(head)})
+
+
+def alone_in_a_marked_one(folder: Path) -> None:
+    with_head(folder, lambda head: {"configuration": own_voter(head), "members": [*head.members, DIFFERS]})
+
+
+def alone_by_its_log(folder: Path) -> None:
+    """Entries that remove the other two, committed by its own word."""
+    files = LogFiles(SystemDisk(folder), random.Random(1))
+    loaded = files.load()
+    assert loaded.snapshot is not None
+    head, log = loaded.snapshot.head, loaded.log
+    members = Membership.from_plain(head.members)
+    removals = []
+    for other in members.members:
+        if other.id != head.member_id:
+            change = MemberChange(ChangeKind.REMOVE, other.id)
+            removals.append(encode_change(members.conf_change(change)))
+            members = members.apply(change)
+    term, index = log.state.term, head.index + len(log.entries) + 1
+    append(
+        folder,
+        (RecordType.ENTRIES, [term, index, removals, EntryKind.CHANGE]),
+        (RecordType.HARD_STATE, [term, 0, index + 1]),
+    )
+
+
+@pytest.mark.parametrize("edit", [alone_in_snapshot, alone_in_a_marked_one, alone_by_its_log])
+async def test_who_is_the_only_voter_by_its_files_asks_the_others_before_it_leads(
+    edit: Callable[[Path], None], tmp_path: Path
+) -> None:
+    trio = Trio(tmp_path)
+    try:
+        odd = await filled(trio)
+        edit(trio.files(odd))
+        # Two have committed as much as the third could know.
+        await trio.put(5)
+        with pytest.raises(Corruption, match=f"has store-{odd} as the only voter of cluster") as refused:
+            await trio.start(odd)
+        said = str(refused.value)
+        assert str(newest_snapshot(trio.files(odd))) in said and "knows store-" in said and "--rejoin" in said
+        await trio.put(5)
+        await rejoined(trio, odd)
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
+
+
+async def test_where_nobody_answers_it_leads_and_all_say_later_that_they_are_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "QUESTION_S", 0.2)
+    trio = Trio(tmp_path)
+    try:
+        odd = await filled(trio)
+        alone_in_snapshot(trio.files(odd))
+        for number in list(trio.members):
+            await trio.stop(number)
+        linked = await trio.start(odd)
+        assert linked.member.replica.leading
+        await trio.put(400)
+        await asyncio.gather(*[trio.start(number) for number in trio.ports if number != odd])
+
+        def told(number: int) -> str:
+            return " ".join(status_of(trio.members[number].member)["warnings"])
+
+        own = f"member {linked.member.member_id:x} says that it is of this cluster, and does not know this one"
+        await until(lambda: all(own in told(number) for number in trio.ports if number != odd))
+        assert "is unknown here" in told(odd) and "--rejoin" in told(odd)
+        await trio.stop(odd)
+        await rejoined(trio, odd)
+        await until(lambda: not any(own in told(number) for number in trio.ports))
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
+
+
+async def test_the_last_voter_leads_though_a_removed_member_that_lags_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "QUESTION_S", 0.2)
+    trio = Trio(tmp_path)
+    try:
+        lagging = await filled(trio)
+        last = trio.leader()
+        member = trio.members[last].member
+        for number in trio.ports:
+            if number != last:
+                named = member.membership.named(f"store-{number}")
+                assert named is not None
+                await member.change_members(MemberChange(ChangeKind.REMOVE, named.id))
+        await trio.put(5)
+        for number in list(trio.members):
+            await trio.stop(number)
+        await trio.start(lagging)
+        assert len(trio.members[lagging].member.membership.members) == SIZE
+        linked = await trio.start(last)
+        await until(lambda: bool(linked.member.replica.leading))
+        await until(lambda: bool(trio.ended[lagging]))
+        assert "was removed" in trio.ended[lagging][0]
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+async def test_an_identity_that_is_no_file_is_a_refusal_with_advice(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    member = StoreMember(SystemDisk(tmp_path), SystemClock(), random.Random(1), config=CONFIG)
+    await member.start()
+    await member.stop()
+    identity = tmp_path / "identity"
+    identity.unlink()
+    make(identity)
+    again = StoreMember(SystemDisk(tmp_path), SystemClock(), random.Random(1), config=CONFIG)
+    with pytest.raises(Corruption, match=f"{identity}: not a file .*remove it if the log .* is intact.*--rejoin"):
+        await again.start()

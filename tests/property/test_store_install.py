@@ -19,6 +19,7 @@ from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
 SEGMENT_BYTES = 16 << 10
 CLUSTER, OWN, OTHER = 5, 7, 9
 CONFIGURATION = [[OWN, OTHER], [], [], [], False]
+MEMBERS = [[[id, f"{id:x}", "", "", False, False] for id in (OWN, OTHER)], [], []]
 
 
 class History:
@@ -72,7 +73,7 @@ def grow(files: LogFiles, history: History, rng: random.Random, batches: int, te
 
 
 def snapshot_bytes(member: int, index: int, term: int) -> tuple[SnapshotFile, bytes]:
-    writer = SnapshotWriter(SnapshotHead(CLUSTER, member, index, term, CONFIGURATION, [[], [], []]))
+    writer = SnapshotWriter(SnapshotHead(CLUSTER, member, index, term, CONFIGURATION, MEMBERS))
     data = writer.head_bytes + writer.chunk([b"state", index]) + writer.end()
     return SnapshotFile(writer.head, writer.size_bytes, writer.sha256()), data
 

@@ -79,6 +79,9 @@ class Port:
     def say(self, text: str) -> None:
         self.words.append(text)
 
+    def strange(self, id: int, why: str = "") -> None:
+        pass
+
     def expelled(self, reason: str) -> None:
         self.expulsions.append(reason)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgpack
 import pytest
 
 from minikube_py.errors import Corruption
@@ -13,6 +14,7 @@ from minikube_py.raft.configuration import Configuration
 from minikube_py.raft.message import SnapshotMeta
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.log_files import LogFiles, Origin, SnapshotFile
+from minikube_py.store.membership import Member, Membership, members_of, meta_of
 from minikube_py.store.snapshot_transfer import (
     SNAPSHOT_BYTES_MAX,
     IncomingSnapshot,
@@ -20,12 +22,12 @@ from minikube_py.store.snapshot_transfer import (
     SnapshotSource,
     TransferRefused,
     head_of,
-    meta_of,
 )
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
 
 CLUSTER = 5
 META = SnapshotMeta(40, 3, Configuration(frozenset((1, 2)), learners=frozenset((3,))))
+MEMBERS = Membership.of((Member(1, "a"), Member(2, "b"), Member(3, "c", learner=True)))
 
 
 def opened(member: int) -> LogFiles:
@@ -38,7 +40,7 @@ def with_snapshot(keys: int = 2000) -> tuple[LogFiles, StateMachine]:
     files, state = opened(1), StateMachine()
     for i in range(keys):
         state.apply(Put(b"/%d" % i, b"%d" % i))
-    writer = SnapshotWriter(head_of(CLUSTER, 1, META, [[], [], []]))
+    writer = SnapshotWriter(head_of(CLUSTER, 1, META, MEMBERS.to_plain()))
     data = b"".join([writer.head_bytes, *(writer.chunk(records) for records in state.snapshot()), writer.end()])
     file = files.write_snapshot(META.index)
     file.write_at(0, data)
@@ -231,3 +233,30 @@ def test_the_head_of_a_file_from_before_there_were_several_names_its_writer():
     assert meta_of(SnapshotHead(CLUSTER, 9, 40, 3)).configuration == Configuration(frozenset((9,)))
     with pytest.raises(Corruption, match="configuration cannot be decoded"):
         meta_of(SnapshotHead(CLUSTER, 9, 40, 3, [["x"]], []))
+
+
+def test_a_record_of_other_members_than_in_its_configuration_is_refused_unless_it_is_marked():
+    alone = Membership.of((Member(1, "a"),))
+    joint = Configuration(frozenset((1, 4)), frozenset((1, 2)), frozenset((3,)))
+    for members, configuration, agree in (
+        (MEMBERS, META.configuration, True),
+        (MEMBERS, joint, False),
+        (Membership.of((*MEMBERS.members[::2], Member(4, "d"))), joint, True),
+        (alone, META.configuration, False),
+        (MEMBERS, Configuration(frozenset((1, 2, 3))), False),
+        (alone, Configuration(frozenset((1,)), frozenset((1, 3)), frozenset(), frozenset((3,)), True), False),
+    ):
+        meta = META._replace(configuration=configuration)
+        assert members.agrees(configuration) == agree
+        assert members_of(plain(head_of(CLUSTER, 1, meta, members.beside(configuration)))) == members
+        if not agree:
+            with pytest.raises(Corruption, match=r"names the members 1.*, and its voters are 1"):
+                members_of(plain(head_of(CLUSTER, 1, meta, members.to_plain())))
+    for wrong in (["x"], [], "x", [[], [], [], "x"], [*MEMBERS.to_plain(), True]):
+        with pytest.raises(Corruption, match="cannot be decoded"):
+            members_of(SnapshotHead(CLUSTER, 1, 40, 3, [[1], [], [], [], False], wrong))
+
+
+def plain(head: SnapshotHead) -> SnapshotHead:
+    """As it is read."""
+    return SnapshotHead(*msgpack.unpackb(msgpack.packb(head)))
