@@ -249,6 +249,8 @@ class Peers:
 
     def opened(self, connection: IncomingConnection) -> None:
         self._connections[connection] = None
+        if self._stopped:
+            connection.abort("this member stops")
 
     def closed(self, connection: IncomingConnection) -> None:
         self._connections.pop(connection, None)
