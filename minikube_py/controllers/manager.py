@@ -215,7 +215,7 @@ class ControllerManager:
         config = config if config is not None else ControllerConfig()
         default = {**CONTROLLERS, **_gated(config.gates)}
         there = {**default, **OFF}
-        chosen = [*default, *config.enabled] if names is None else list(names)
+        chosen = list(dict.fromkeys([*default, *config.enabled] if names is None else names))
         unknown = sorted(set(chosen) - set(there))
         if unknown:
             raise RequestError(f"no such controllers: {', '.join(unknown)}; the controllers are: {', '.join(there)}")

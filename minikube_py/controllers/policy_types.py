@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -24,9 +25,12 @@ from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import Object, RestClient
 from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.volume_views import POLICIES, WholeView
+from minikube_py.errors import MinikubeError
 
 KINDS_MAX: Final = 10
 """Of a policy, that are checked."""
+_SHAPE: Final = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
+"""What a document of the wrong form raises."""
 _GVK: Final = "x-kubernetes-group-version-kind"
 _API_VERSION: Final = f"{POLICIES.group}/{POLICIES.version}"
 
@@ -126,12 +130,13 @@ class Documents:
         self._read: dict[str, Object] = {}
 
     async def _document(self, path: str) -> Object:
-        """Empty if it is not served. Raises: StatusError, Unavailable."""
+        """Empty if it cannot be read: but for the list of groups, it may be another server's, which may be down, and
+        its answer of any form. Raises: StatusError, Unavailable."""
         if path not in self._read:
             try:
                 self._read[path] = await self._client.request("GET", path)
-            except StatusError as error:
-                if error.code != 404:
+            except MinikubeError:
+                if path == "/apis":
                     raise
                 self._read[path] = {}
         return self._read[path]
@@ -145,17 +150,19 @@ class Documents:
         found = []
         for each in groups:
             document = await self._document(_path("", each, version))
-            named = [r for r in document.get("resources") or () if resource in (r["name"], r.get("singularName"))]
-            found += [GroupVersionKind(each, version, r["kind"]) for r in named]
+            with suppress(*_SHAPE):
+                named = [r for r in document.get("resources") or () if resource in (r["name"], r.get("singularName"))]
+                found += [GroupVersionKind(each, version, str(r["kind"])) for r in named]
         return found
 
     async def schema(self, kind: GroupVersionKind) -> Object | None:
         """With the schemas that it refers to in place."""
         document = await self._document(_path("/openapi/v3", kind.group, kind.version))
-        schemas = (document.get("components") or {}).get("schemas") or {}
-        for name, schema in schemas.items():
-            if kind._asdict() in (schema.get(_GVK) or ()):
-                return whole_schema(schema, schemas, {name: None})
+        with suppress(*_SHAPE):
+            schemas = (document.get("components") or {}).get("schemas") or {}
+            for name, schema in schemas.items():
+                if kind._asdict() in (schema.get(_GVK) or ()):
+                    return whole_schema(schema, schemas, {name: None})
         return None
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from extension_server import GROUP, NAME, ROOT
 from patience import until
 from test_aggregated_apis import PLAIN, SERVICES, World, world
 
+from minikube_py.api.errors import StatusError
+from minikube_py.api.kinds.apiregistration import APISERVICES
 from minikube_py.apiserver import system
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.outgoing import FrontProxy
@@ -185,3 +189,16 @@ async def test_a_start_that_fails_leaves_nothing_that_asks(world: World, monkeyp
     await other.stop()
     assert other.services.elsewhere is None
     assert len(asyncio.all_tasks()) <= before
+
+
+def test_without_connections_one_that_names_a_service_already_can_be_changed() -> None:
+    spec = {"group": GROUP, "version": "v1", "service": {"namespace": "default", "name": "echo"}}
+    old = {"metadata": {"name": NAME}, "spec": spec}
+    check = APISERVICES.validate_admission
+    assert check is not None
+    here: Any = SimpleNamespace(passes_on=False)
+    check({**old, "metadata": {"name": NAME, "labels": {"a": "b"}}}, old, here)
+    moved = {**old, "spec": {**spec, "service": {"namespace": "default", "name": "other"}}}
+    for new, before in ((old, None), (moved, old), (old, {**old, "spec": {"group": GROUP, "version": "v1"}})):
+        with pytest.raises(StatusError, match=r"spec\.service"):
+            check(new, before, here)

@@ -166,10 +166,10 @@ def _validate_remote(spec: Json) -> list[FieldError]:
     return errors
 
 
-def _passed_on(service: Json, old: Json | None, cluster: Cluster) -> None:
+def _passed_on(new: Json, old: Json | None, cluster: Cluster) -> None:
     """Raises: StatusError 422."""
-    if not is_local(service) and not cluster.passes_on:
-        raise invalid(APISERVICES, service["metadata"]["name"], [forbidden_value("spec.service", _REMOTE)])
+    if not (cluster.passes_on or is_local(new) or (old and old["spec"].get("service") == new["spec"]["service"])):
+        raise invalid(APISERVICES, new["metadata"]["name"], [forbidden_value("spec.service", _REMOTE)])
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from controller_world import World
@@ -15,10 +15,11 @@ from step_clock import settle
 
 from minikube_py.client.rest import RestClient
 from minikube_py.client.transport import ApiResponse, WatchEvent
+from minikube_py.controllers.base import Controller, ControllerContext
 from minikube_py.controllers.discovery import served_resources
 from minikube_py.controllers.garbage_collector import GarbageCollector
 from minikube_py.controllers.informers import SYNC_TIMEOUT_S
-from minikube_py.controllers.manager import ControllerManager
+from minikube_py.controllers.manager import CONTROLLERS, OFF, ControllerManager, Making
 from tests.support.hostile_answers import DISCOVERIES, EVENTS, ITEMS, LISTS
 
 GROUP = "echo.example.com"
@@ -153,3 +154,26 @@ async def test_whatever_a_discovery_raises_the_next_one_is_made(monkeypatch: pyt
     async with world:
         await world.clock.advance(90)
     assert len(made) > 2
+
+
+async def test_a_controller_that_is_enabled_twice_is_made_once() -> None:
+    world = World()
+    made: list[str] = []
+
+    def counted(name: str, make: Making) -> Making:
+        def count(context: ControllerContext) -> Controller:
+            made.append(name)
+            return make(context)
+
+        return count
+
+    for config in (replace(world.config, enabled=("job-controller", "ttl-controller", "ttl-controller")), world.config):
+        names = None if config.enabled else ("job-controller",) * 2
+        with pytest.MonkeyPatch.context() as patch:
+            for table in (CONTROLLERS, OFF):
+                for name, make in list(table.items()):
+                    patch.setitem(cast(dict[str, Making], table), name, counted(name, make))
+            ControllerManager(world.api, world.clock, random.Random(1), names=names, config=config)
+        assert len(made) == len(set(made))
+        assert made.count("job-controller") == 1
+        made.clear()

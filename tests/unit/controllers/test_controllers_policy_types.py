@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from minikube_py import Cluster
+from minikube_py.api.errors import StatusError
+from minikube_py.controllers.policy_types import Documents, GroupVersionKind
+from minikube_py.errors import Unavailable
 
 GROUP = "admissionregistration.k8s.io/v1"
 RULE = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}
@@ -85,3 +88,33 @@ def test_the_kind_of_a_definition_is_checked_by_its_schema(cluster: Cluster) -> 
 def test_a_policy_that_changes_is_checked_again(cluster: Cluster) -> None:
     assert checked(cluster, "object.replicas > 1")["typeChecking"] != {}
     assert checked(cluster, "object.spec.replicas > 1") == {"observedGeneration": 2, "typeChecking": {}}
+
+
+class Answers:
+    """A client of a server with one group of another one."""
+
+    def __init__(self, other: object) -> None:
+        pods = {"resources": [{"name": "pods", "singularName": "pod", "kind": "Pod"}]}
+        groups = {"groups": [{"name": "echo.example.com", "versions": [{"version": "v1"}]}]}
+        self._found = {"/api/v1": pods, "/apis": groups}
+        self._other = other
+
+    async def request(self, method: str, path: str) -> Any:
+        found = self._found.get(path, self._other)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        StatusError(503, "", "service unavailable", None), Unavailable("no object"), {"resources": 5},
+        {"resources": [{}]}, {"resources": [1]}, {"components": {"schemas": {"a": []}}}, {"components": []},
+    ],
+)  # fmt: skip
+async def test_a_group_of_another_server_holds_up_no_other(other: object) -> None:
+    client: Any = Answers(other)
+    documents = Documents(client)
+    assert await documents.kinds("", "v1", "pods") == [GroupVersionKind("", "v1", "Pod")]
+    assert await documents.schema(GroupVersionKind("echo.example.com", "v1", "Sound")) is None
