@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from minikube_py.api.apply.managed_fields import Sender, track
+from minikube_py.api.decode import JSON
 from minikube_py.api.errors import Json, StatusError, forbidden, go_quote
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.apiextensions import CLEANUP, CUSTOMRESOURCEDEFINITIONS, set_condition
 from minikube_py.api.meta import timestamp
+from minikube_py.api.registry import Registry
 from minikube_py.apiserver.access import both
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.options import delete_options
 from minikube_py.apiserver.reading import WRONG
 from minikube_py.apiserver.watch_cache import Entry
+from minikube_py.apiserver.work import is_large
 from minikube_py.errors import MinikubeError
 
 if TYPE_CHECKING:
@@ -147,10 +150,9 @@ class CustomResources:
 
     async def _settle(self, definition: Json) -> bool:
         """Writes pending changes; True: check again."""
-        is_new, structure = _key(definition) not in self._structures, self._judge(definition)
-        if is_new:
-            await asyncio.sleep(0)
-        if _next_status(definition, self._taken(definition), "", structure) is not None:
+        if (key := _key(definition)) not in self._structures:
+            self._structures[key] = await self._judge(definition)
+        if _next_status(definition, self._taken(definition), "", self._structures[key]) is not None:
             await self._write(definition, self._accept)
             return False
         metadata = definition["metadata"]
@@ -171,17 +173,23 @@ class CustomResources:
     def _now(self) -> str:
         return timestamp(self._server.clock.wall_s())
 
-    def _judge(self, definition: Json) -> Condition | None:
-        """That its schemas are not structural; looked at once for each of its generations, as upstream."""
-        if (key := _key(definition)) not in self._structures:
-            found: Condition | None = import_module("minikube_py.api.custom.definition_rules").structure(definition)
-            self._structures[key] = found
-            if found is not None:
-                log.warning("definition %s is not described by OpenAPI: %s", definition["metadata"]["name"], found[2])
-        return self._structures[key]
+    async def _judge(self, definition: Json) -> Condition | None:
+        """That its schemas are not structural; looked at once for each of its generations, as upstream. Raises:
+        StatusError if a worker could not tell."""
+        if is_large(orjson.dumps(definition), JSON):
+            work = self._server.writer.work
+            found: Condition | None = await work.run("late", "custom_resources", "judged", definition)
+        else:
+            found = judged(None, definition)
+        if found is not None:
+            log.warning("definition %s is not described by OpenAPI: %s", definition["metadata"]["name"], found[2])
+        return found
 
     def _accept(self, stored: Json) -> Json:
-        status = _next_status(stored, self._taken(stored), self._now(), self._judge(stored))
+        if (key := _key(stored)) not in self._structures:
+            # Changed meanwhile: its turn comes again.
+            return stored
+        status = _next_status(stored, self._taken(stored), self._now(), self._structures[key])
         return stored if status is None else {**stored, "metadata": dict(stored["metadata"]), "status": status}
 
     def _taken(self, definition: Json) -> tuple[set[str], set[str]]:
@@ -343,6 +351,12 @@ def _accepted(definition: Json, taken: tuple[set[str], set[str]]) -> tuple[Json,
     # In Go's order.
     order = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
     return {name: names[name] for name in order if name in names}, reason, message
+
+
+def judged(kinds: Registry | None, definition: Json) -> Condition | None:
+    """A job for large definitions; nothing of it depends on the other kinds."""
+    found: Condition | None = import_module("minikube_py.api.custom.definition_rules").structure(definition)
+    return found
 
 
 def _next_status(

@@ -99,7 +99,8 @@ class Elections:
         pre = message.type == MessageType.PRE_VOTE
         free = state.vote == NOBODY and state.leader == NOBODY
         may = state.vote == message.sender or free or (pre and message.term > state.term)
-        granted = may and not self.ahead_of(message) and not (pre and self._goes_first(message))
+        up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)
+        granted = may and up_to_date and not (pre and self._goes_first(message))
         # A granted pre-vote has the future term; a refusal carries this member's own.
         state.send(
             MessageType.PRE_VOTE_REPLY if pre else MessageType.VOTE_REPLY,
@@ -110,11 +111,6 @@ class Elections:
             hint=log.term(log.committed),
         )
         return granted and not pre
-
-    def ahead_of(self, message: Message) -> bool:
-        """Whether this log is more complete than a candidate's (Raft, 5.4.1)."""
-        log = self._state.log
-        return (message.log_term, message.index) < (log.last_term, log.last_index)
 
     def _goes_first(self, message: Message) -> bool:
         """Whether this member polls for the same term with the same log and has priority.

@@ -472,14 +472,6 @@ class Raft(State):
                 self._become_follower(self.term, NOBODY)
             self.vote = message.sender
             self._elections.reset()
-        elif (
-            message.type == MessageType.PRE_VOTE
-            and self.role == "FOLLOWER"
-            and self._following.denied_by is None
-            and self._elections.ahead_of(message)
-        ):
-            # The other cannot win, and its leader is silent as well: waiting longer would gain nothing.
-            self._stand(transfer=False)
 
     def _vote_answered(self, message: Message) -> None:
         self._learn_commit(message)

@@ -41,14 +41,14 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     SwarmMutant(
         "raft: votes for a shorter log", "raft/elections.py",
-        "return (message.log_term, message.index) < (log.last_term, log.last_index)",
-        "return message.log_term < log.last_term",
+        "up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)",
+        "up_to_date = message.log_term >= log.last_term",
         "the last entry's index is left out of the comparison (Raft, 5.4.1)",
     ),
     SwarmMutant(
         "raft: votes by index before term", "raft/elections.py",
-        "return (message.log_term, message.index) < (log.last_term, log.last_index)",
-        "return (message.index, message.log_term) < (log.last_index, log.last_term)",
+        "up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)",
+        "up_to_date = (message.index, message.log_term) >= (log.last_index, log.last_term)",
         "the pair is compared the wrong way round",
     ),
     SwarmMutant(

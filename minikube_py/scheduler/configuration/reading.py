@@ -148,7 +148,8 @@ def with_defaults(given: Object, gates: FeatureGates) -> Object:
     full.setdefault("enableProfiling", True)
     full.setdefault("enableContentionProfiling", full["enableProfiling"])
     election, client = full.setdefault("leaderElection", {}), full.setdefault("clientConnection", {})
-    election.setdefault("leaderElect", True)
+    if election.get("leaderElect") is None:
+        election["leaderElect"] = True
     for field, default in (
         ("leaseDuration", "15s"),
         ("renewDeadline", "10s"),

@@ -529,8 +529,8 @@ def test_a_leader_would_not_vote_for_another():
 def test_a_pre_vote_needs_a_log_as_good(index, log_term, granted):
     """9.6: the log must be up-to-date enough, as for a vote."""
     lone = Lone(term=3, log=[1, 3])
-    reply, *own = lone.step(MessageType.PRE_VOTE, 2, term=4, index=index, log_term=log_term)
-    assert reply.reject != granted and {each.type for each in own} == (set() if granted else {MessageType.PRE_VOTE})
+    (reply,) = lone.step(MessageType.PRE_VOTE, 2, term=4, index=index, log_term=log_term)
+    assert reply.reject != granted
 
 
 def test_a_partitioned_server_comes_back_without_a_new_term():
