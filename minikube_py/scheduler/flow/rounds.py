@@ -230,12 +230,10 @@ class Rounds:
 
     async def _stay(self, staying: Iterable[_Staying], started_s: float) -> None:
         """What no flow placed takes the place of others, if it may, or waits."""
-        left: dict[Hashable, list[_Staying]] = {}
-        for each in staying:
-            left.setdefault(each.key, []).append(each)
-        classes = [(of, each) for of in self._turns.ordered(left) for each in left[of]]
-        for number, (of, each) in enumerate(classes):
-            pods = await self._exchanged(each.pods, of, len(classes) - number, started_s)
+        left = {each.key: each for each in staying}
+        for number, of in enumerate(self._turns.ordered(left)):
+            each = left[of]
+            pods = await self._exchanged(each.pods, of, len(left) - number, started_s)
             if each.alternative is None:
                 await self._alone(pods)
             else:
