@@ -1,11 +1,13 @@
 """Pools of devices as a node sees them. Source: `structured/internal/incubating/pools_incubating.go`.
 
-What a node sees is cached until one of its slices or the node's labels change.
+What a node sees is cached until one of its slices or the node's labels change. Upstream reads slices in any order;
+here they are read by name, so that what is kept equals what is gathered afresh.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from minikube_py.scheduler.devices.views import Amounts, Device, PoolId, SliceView
@@ -24,27 +26,25 @@ class Pool:
 
     __slots__ = ("available", "candidates", "consuming", "counter_sets", "has_conditions", "id", "is_whole", "problem")
 
-    def __init__(self, id: PoolId, slices: Iterable[SliceView] = (), all_slices: Iterable[SliceView] = ()) -> None:
+    def __init__(self, id: PoolId, slices: Sequence[SliceView] = (), all_slices: Iterable[SliceView] = ()) -> None:
         self.id = id
         self.is_whole = True
         self.problem = ""
         self.counter_sets: Mapping[str, Amounts] = {}
         self.available: tuple[int, dict[str, Amounts]] | None = None
-        shown = sorted(slices, key=lambda each: each.name)
-        keys = {each.key for each in shown}
-        devices = [each for each in shown if not each.has_counters]
+        keys = {each.key for each in slices}
+        devices = [each for each in slices if not each.has_counters]
         self.candidates = [Candidate(device, each, self) for each in devices for device in each.devices]
-        self.has_conditions = any(candidate.device.has_conditions for candidate in self.candidates)
         self.consuming = [
             device
             for each in (*devices, *(other for other in all_slices if other.key not in keys))
             for device in each.devices
             if device.consumes
         ]
-        self.problem = self._problem(shown)
+        self.problem = self._problem(slices)
         if self.problem:
-            self.candidates = []
-            self.has_conditions = False
+            self.candidates, self.consuming = [], []
+        self.has_conditions = any(candidate.device.has_conditions for candidate in self.candidates)
 
     @classmethod
     def in_part(cls, id: PoolId) -> Pool:
@@ -57,7 +57,7 @@ class Pool:
     def is_usable(self) -> bool:
         return self.is_whole and not self.problem
 
-    def _problem(self, slices: list[SliceView]) -> str:
+    def _problem(self, slices: Sequence[SliceView]) -> str:
         seen = set()
         for candidate in self.candidates:
             if candidate.device.name in seen:
@@ -158,7 +158,7 @@ class Inventory:
         conditional: list[Pool] = []
         for id, slices in found.items():
             self._seeing.setdefault(id, set()).add(node.name)
-            pool = self._pool(id, slices)
+            pool = self._pool(id, sorted(slices, key=attrgetter("name")))
             if pool is not None:
                 (conditional if pool.has_conditions else plain).append(pool)
         by_id = sorted(plain, key=lambda pool: pool.id)
@@ -169,7 +169,7 @@ class Inventory:
         first = slices[0]
         if len(slices) == first.slice_count:
             return Pool(id, slices)
-        known = self._of_pool[id].values()
+        known = sorted(self._of_pool[id].values(), key=attrgetter("name"))
         if any(each.generation > first.generation for each in known):
             return None
         whole = [each for each in known if each.generation == first.generation]

@@ -9,7 +9,7 @@ from typing import Any
 import device_cases
 import pytest
 from drawn_devices import Draw
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minikube_py.fields.quantity import ZERO
@@ -157,6 +157,7 @@ def test_the_order_in_which_slices_come_is_of_no_matter(seed: int) -> None:
 
 
 @given(st.lists(seeds, min_size=2, max_size=4))
+@example([6443, 184, 112])
 def test_pools_kept_up_with_each_slice_are_those_gathered_afresh(drawn: list[int]) -> None:
     """By what is then found in them; nodes ask in between, so that something is kept."""
     inventory, known = Inventory(), {}
