@@ -18,6 +18,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import accumulate
 from math import ceil
 from pathlib import Path
@@ -30,6 +31,7 @@ from page_table import DOCS, table
 from minikube_py.lab.packing import lists
 from minikube_py.lab.packing.arrivals import Arrival, drawn
 from minikube_py.lab.packing.replay import MARKS, Placing
+from minikube_py.lab.packing.study import begun
 from minikube_py.lab.trace import TraceNode, load
 
 PAGE, DATA = DOCS / "how-to" / "packing-quality.md", DOCS / "data" / "packing-limits.json"
@@ -184,18 +186,14 @@ def value_of(task: Task, nodes: Sequence[TraceNode], pods: lists.Pods) -> float 
     return compacted(nodes, pods, drawn(pods, capacity, SEEDS[0], FILLED), task.kind, task.number)
 
 
-def found(journal: Path) -> dict[Task, float | None]:
-    known = {}
-    if journal.exists():
-        known = {Task(*at): value for *at, value in map(json.loads, journal.read_text(encoding="utf-8").splitlines())}
+def found(path: Path) -> dict[Task, float | None]:
     nodes, pods = load().nodes, lists.read("default")
-    for task in tasks():
-        if task not in known:
-            known[task] = value_of(task, nodes, pods)
-            print(*task, known[task], flush=True)
-            with journal.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([*task, known[task]]) + "\n")
-    return {task: known[task] for task in tasks()}
+    with closing(begun(path, "packing-limits", print)) as journal:
+        for task in tasks():
+            if str(task) not in journal.records:
+                journal.add({"key": str(task), "value": value_of(task, nodes, pods)})
+                print(*task, journal.records[str(task)]["value"], flush=True)
+        return {task: journal.records[str(task)]["value"] for task in tasks()}
 
 
 def as_json(known: dict[Task, float | None]) -> str:

@@ -48,7 +48,7 @@ def describe(data_dir: Path, layout: str, nodes_scored_percent: int = 0) -> Envi
     """Measures the disk under `data_dir` briefly (64 syncs of 4 KiB)."""
     return Environment(
         version=__version__,
-        commit=_commit(),
+        commit=commit(),
         python=platform.python_version(),
         machine=f"{platform.system()} {platform.machine()}",
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -63,7 +63,7 @@ def describe_virtual(layout: str, sync_s: float, nodes_scored_percent: int = 0) 
     """For a run in virtual time with a simulated disk: syncs take `sync_s` on average."""
     return Environment(
         version=__version__,
-        commit=_commit(),
+        commit=commit(),
         python=platform.python_version(),
         machine=f"{platform.system()} {platform.machine()}",
         cpus=1,
@@ -101,7 +101,7 @@ def _sync_p50_s(folder: Path) -> float:
     return percentile(durations_s, 50)
 
 
-def _commit() -> str:
+def commit() -> str:
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return ""

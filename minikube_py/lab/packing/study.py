@@ -1,15 +1,15 @@
 """`minikube-py lab packing`: replays lists, policies and seeds, and compares the means with the published ones.
 
-A journal records every finished replay, so that an interrupted run resumes.
+A journal records every finished replay, so that an interrupted run resumes: as that of a study, of one code.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import resources
 from multiprocessing import get_context
@@ -18,9 +18,12 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.errors import MinikubeError
+from minikube_py.lab.environment import commit
 from minikube_py.lab.packing import lists
 from minikube_py.lab.packing.replay import MARKS, Replayed, replay
+from minikube_py.lab.study.design import StudyError
+from minikube_py.lab.study.journal import Journal
+from minikube_py.lab.study.registration import digest_of, package_files
 from minikube_py.lab.trace import load
 
 EXPECTED: Final = "fgd_expected.csv"
@@ -37,14 +40,14 @@ SHARES: Final = ("allocated", "fragmented")
 SEEDS_PUBLISHED: Final = 10
 
 
-class JournalError(MinikubeError):
-    """The journal cannot be read or written; the text says where and why."""
-
-
 class Task(NamedTuple):
     pods: str
     policy: str
     seed: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.pods} {self.policy} {self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +102,35 @@ def published() -> dict[tuple[str, str, int], Expected]:
 
 
 def run(tasks: Sequence[Task], *, jobs: int, journal: Path | None, say: Callable[[str], None]) -> dict[Task, Replayed]:
-    """Raises: JournalError, TraceError."""
+    """Raises: StudyError for a journal of other code, TraceError."""
     for name in dict.fromkeys(task.pods for task in tasks):
         lists.read(name)
-    wanted = set(tasks)
-    found = {task: each for task, each in _read(journal) if task in wanted}
-    left = [task for task in tasks if task not in found]
-    for task, each in _replayed(left, jobs):
-        found[task] = each
-        if journal is not None:
-            _append(journal, task, each)
-        say(f"{task.pods}, {task.policy}, seed {task.seed}: {_told(each)} ({len(found)} of {len(tasks)})")
+    with ExitStack() as kept:
+        kept_in = begun(journal, "packing", say) if journal is not None else None
+        if kept_in is not None:
+            kept.callback(kept_in.close)
+        records = kept_in.records if kept_in is not None else {}
+        found = {task: _replayed_of(records[task.key]) for task in tasks if task.key in records}
+        for task, each in _replayed([task for task in tasks if task not in found], jobs):
+            found[task] = each
+            if kept_in is not None:
+                kept_in.add({"key": task.key, **_json(each)})
+            say(f"{task.pods}, {task.policy}, seed {task.seed}: {_told(each)} ({len(found)} of {len(tasks)})")
     return found
+
+
+def begun(path: Path, what: str, say: Callable[[str], None]) -> Journal:
+    """A journal of `what`, new or to go on with. Raises: StudyError."""
+    about = {"code": digest_of(package_files()), "commit": commit()}
+    journal = Journal(path, {"study": what}, about=about, flag="another file with --journal")
+    for note in journal.notes():
+        say(note)
+    try:
+        journal.require_code(about["code"])
+    except StudyError:
+        journal.close()
+        raise
+    return journal
 
 
 def _told(each: Replayed) -> str:
@@ -129,31 +149,14 @@ def _one(task: Task) -> Replayed:
     return replay(load().nodes, lists.read(task.pods), task.policy, task.seed)
 
 
-def _append(journal: Path, task: Task, each: Replayed) -> None:
-    try:
-        journal.parent.mkdir(parents=True, exist_ok=True)
-        with journal.open("ab") as file:
-            file.write(orjson.dumps({**task._asdict(), **_json(each)}, option=orjson.OPT_NON_STR_KEYS) + b"\n")
-    except OSError as error:
-        raise JournalError(f"cannot write {journal}: {error.strerror}") from error
-
-
 def _json(each: Replayed) -> dict[str, Any]:
-    rounded = {name: {mark: round(v, 4) for mark, v in getattr(each, name).items()} for name in SHARES}
-    return {**each._asdict(), **rounded}
+    shares = {name: {str(mark): round(v, 4) for mark, v in getattr(each, name).items()} for name in SHARES}
+    return {**each._asdict(), **shares}
 
 
-def _read(journal: Path | None) -> Iterator[tuple[Task, Replayed]]:
-    if journal is None or not journal.exists():
-        return
-    for number, line in enumerate(journal.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            row = json.loads(line)
-            task = Task(row.pop("pods"), row.pop("policy"), row.pop("seed"))
-            allocated, fragmented = ({int(mark): v for mark, v in row.pop(name).items()} for name in SHARES)
-            yield task, Replayed(allocated, fragmented, **row)
-        except (ValueError, KeyError, TypeError) as error:
-            raise JournalError(f"{journal}, line {number}: {error}; remove the line, and run again") from error
+def _replayed_of(record: Mapping[str, Any]) -> Replayed:
+    allocated, fragmented = ({int(mark): share for mark, share in record[name].items()} for name in SHARES)
+    return Replayed(allocated, fragmented, record["placed"], record["unplaced"], record["digest"])
 
 
 def means(found: Mapping[Task, Replayed]) -> list[Row]:

@@ -35,6 +35,12 @@ def digest(design: Design) -> str:
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
+def of_study(path: Path, design: Design, resume: bool, about: Mapping[str, Any] | None = None) -> Journal:
+    """Raises: StudyError."""
+    header = {"study": design.raw["study"], "mode": design.mode, "design": digest(design)}
+    return Journal(path, header, resume, about)
+
+
 def fingerprint(records: Iterable[Record]) -> str:
     """Of the records of a run, in any order."""
     ordered = sorted(records, key=lambda record: str(record["key"]))
@@ -42,25 +48,56 @@ def fingerprint(records: Iterable[Record]) -> str:
 
 
 class Journal:
-    """The lines of one run. The first identifies the design; lines that a kill cut short or whose checksum is
+    """The lines of one run. The first, `header`, tells which; lines that a kill cut short or whose checksum is
     another are skipped and reported.
 
-    `about`: recorded when the run began: the registering commit, the machine, and a digest of the code."""
+    `about`: recorded when the run began: the registering commit, the machine, and a digest of the code. `flag`: by
+    which a user names the place."""
 
-    def __init__(self, path: Path, design: Design, resume: bool, about: Mapping[str, Any] | None = None) -> None:
-        """Raises: StudyError, if data in `path` would be lost or mixed."""
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        header: Record,
+        resume: bool | None = None,
+        about: Mapping[str, Any] | None = None,
+        flag: str = "another folder with --out",
+    ) -> None:
+        """`resume`: None goes on with what is there, if anything is. Raises: StudyError, if data in `path` would be
+        lost or mixed."""
+        self.path, self._other = path, flag
         self.about: Record = dict(about or {})
         self.records: dict[str, Record] = {}
         self.torn, self.summed = 0, True
-        header = {"study": design.raw["study"], "mode": design.mode, "design": digest(design)}
-        if path.exists() and path.stat().st_size:
-            self._read(header, resume)
-        elif resume:
-            raise StudyError(f"nothing to resume or report: {path} is not there; begin without --resume and --report")
-        self._file = path.open("ab")
+        try:
+            if path.exists() and path.stat().st_size:
+                self._read(header, resume is not False)
+            elif resume:
+                raise StudyError(
+                    f"nothing to resume or report: {path} is not there; begin without --resume and --report"
+                )
+            self._file = path.open("ab")
+        except OSError as error:
+            raise StudyError(f"cannot use {path}: {error.strerror}; name {flag}") from error
         if not self.records and not path.stat().st_size:
             self._write({**header, "about": self.about})
+
+    def require_code(self, code: str) -> None:
+        """Raises: StudyError, if the run began with another digest of code and data."""
+        if self.about.get("code", code) != code:
+            begun = self.about.get("environment", self.about).get("commit") or "a copy without commits"
+            raise StudyError(
+                f"{self.path} was begun with other code or data, at commit {begun}; "
+                f"go on with that code, or name {self._other}"
+            )
+
+    def notes(self) -> list[str]:
+        """What a user should know of a journal that is gone on with."""
+        found = []
+        if not self.summed:
+            found.append(f"note: {self.path} is of a version without checksums: damage to it may not be seen")
+        if self.torn:
+            found.append(f"{self.torn} lines of {self.path} cannot be read; their units run again")
+        return found
 
     def add(self, record: Record) -> None:
         self.records[record["key"]] = record
@@ -78,7 +115,7 @@ class Journal:
         lines, self.summed = read_lines(self.path)
         first = lines[0] if lines else None
         if not first or {name: first.get(name) for name in header} != header:
-            raise StudyError(f"{self.path} is of another design or mode; name another folder with --out")
+            raise StudyError(f"{self.path} is of another design or mode, or no journal; name {self._other}")
         self.about = first.get("about", self.about)
         for line in lines[1:]:
             if line is None or "key" not in line:
@@ -87,7 +124,7 @@ class Journal:
                 self.records[line["key"]] = line
         if not resume:
             found = len(self.records)
-            raise StudyError(f"{self.path} holds {found} finished units; give --resume, or another folder with --out")
+            raise StudyError(f"{self.path} holds {found} finished units; give --resume, or {self._other}")
         whole = self.path.read_bytes()
         if not whole.endswith(b"\n"):
             # Terminate a truncated line, so that the next one is separate.

@@ -97,11 +97,15 @@ def _other(path: Path, study: str) -> bool:
 def code_digest(study: Study) -> str:
     """Of what makes the answers and judges them: this package, the study's code, and what git tracks beside that."""
     code = code_of(study)
-    found = {path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts}
+    found = package_files()
     checkout = checkout_of(study.design.resolve())
     if checkout is not None and all(path.is_relative_to(checkout) for path in code):
         found |= {checkout / name for name in _data(checkout, study.name, code)}
     return digest_of(path for path in sorted(found.union(code)) if path.is_file())
+
+
+def package_files() -> set[Path]:
+    return {path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts and path.is_file()}
 
 
 def digest_of(paths: Iterable[Path]) -> str:

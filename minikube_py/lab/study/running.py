@@ -21,7 +21,7 @@ from minikube_py.lab.study import runner, study_report
 from minikube_py.lab.study.checking import check_figures
 from minikube_py.lab.study.design import Design, Mode, StudyError
 from minikube_py.lab.study.experiment import Rates, Study, find
-from minikube_py.lab.study.journal import NAME, Journal, Record
+from minikube_py.lab.study.journal import NAME, Journal, Record, of_study
 from minikube_py.lab.study.registration import Registration, code_digest, load, told
 from minikube_py.lab.study.runner import Results, Task
 
@@ -57,24 +57,18 @@ def run_study(options: StudyOptions, step: Step) -> int:
     jobs = "on Ray" if options.ray else f"{options.jobs} processes, {_threads()} each"
     environment, code = describe(options.out, jobs).as_dict(), code_digest(study)
     about = {"registration": asdict(registration), "environment": environment, "code": code}
-    journal = Journal(options.out / NAME, design, options.resume or options.report_only, about)
+    journal = of_study(options.out / NAME, design, options.resume or options.report_only, about)
     # The commit and machine of the run's start count, wherever its report is written.
     registration = Registration(**journal.about["registration"])
     try:
-        if not options.report_only and journal.about.get("code", code) != code:
-            begun = journal.about["environment"]["commit"] or "a copy without commits"
-            raise StudyError(
-                f"{journal.path} was begun with other code or data, at commit {begun}; "
-                "go on with that code, or name another folder with --out"
-            )
+        if not options.report_only:
+            journal.require_code(code)
         checked: set[str] = set()
         for record in journal.records.values():
             _check_first(study, design, record, checked)
         step("design", registration.line(told(study.text)))
-        if not journal.summed:
-            print(f"note: {journal.path} is of a version without checksums: damage to it may not be seen", flush=True)
-        if journal.torn:
-            print(f"{journal.torn} lines of {journal.path} cannot be read; their units run again", flush=True)
+        for note in journal.notes():
+            print(note, flush=True)
         failed = 0 if options.report_only else _run(options, study, design, journal, checked)
         return _tell(options, study, design, registration, journal, rates) or int(failed > 0)
     except KeyboardInterrupt:

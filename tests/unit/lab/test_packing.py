@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from needs import published_trace
 
 from minikube_py.cli import lab_packing, main
-from minikube_py.lab.packing import lists
+from minikube_py.lab.packing import lists, study
 from minikube_py.lab.packing.arrivals import drawn
 from minikube_py.lab.packing.replay import Replayed, replay
 from minikube_py.lab.packing.study import Expected, Task, as_json, means, out_of_order, outside, published
@@ -115,10 +115,51 @@ def test_two_policies_come_to_the_committed_figures(tmp_path: Path, capsys: pyte
     again = capsys.readouterr()
     assert again.err == "", "what the journal holds is not replayed"
     assert "default  fgd" in again.out and "95.23 +-0.70" in again.out
-    with journal.open("a") as file:
-        file.write("{}\n")
+
+
+REPLAYED = Replayed({100: 12.25, 130: 12.5}, {100: 1.0, 130: 2.0}, 3, 1, "abc")
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """The replays that ran, which are quick."""
+    ran: list[Task] = []
+    monkeypatch.setattr(study, "_one", lambda task: (ran.append(task), REPLAYED)[1])
+    return ran
+
+
+def test_a_journal_is_of_one_code_and_damage_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[Task], capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "journal"
+    words = ["--policy", "bestfit,fgd", "--seeds", "42-43", "--journal", str(journal)]
+    assert run(*words) == 0 and len(counted) == 4
+    whole = journal.read_bytes()
+    first = capsys.readouterr().out
+    for old, new in ((b"12.25", b"99.25"), (b'"digest"', b'"digets"'), (b"abc", b"\xff\xfe")):
+        journal.write_bytes(whole.replace(old, new, 1))
+        counted.clear()
+        assert run(*words) == 0
+        again = capsys.readouterr()
+        assert again.out == first and "1 lines of" in again.err and "their units run again" in again.err
+        assert counted == [Task("default", "bestfit", 42)]
+    journal.write_bytes(whole)
+    monkeypatch.setattr(study, "digest_of", lambda _: "of another code")
     assert run(*words) == 1
-    assert "line 3: 'pods'; remove the line, and run again" in capsys.readouterr().err
+    assert "was begun with other code or data, at commit" in (refused := capsys.readouterr().err)
+    assert "name another file with --journal" in refused
+    assert journal.read_bytes() == whole
+
+
+@pytest.mark.parametrize("held", [b"5\n", b"\xff\xfe\n", b'{"pods":"default","policy":"fgd","seed":42}\n', None])
+def test_what_is_no_journal_is_refused(
+    held: bytes | None, tmp_path: Path, counted: list[Task], capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "journal"
+    journal.mkdir() if held is None else journal.write_bytes(held)
+    assert run("--journal", str(journal)) == 1 and not counted
+    reason = "or no journal; name" if held else "Is a directory; name"
+    assert f"{reason} another file with --journal" in capsys.readouterr().err
 
 
 # Of 144 means at two standard errors, some are expected outside; with 40 other seeds these are within.

@@ -20,7 +20,7 @@ from minikube_py.lab.environment import Environment
 from minikube_py.lab.study import audit, runner, running, study_report
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 from minikube_py.lab.study.experiment import Absent
-from minikube_py.lab.study.journal import NAME, Journal, digest
+from minikube_py.lab.study.journal import NAME, Journal, digest, of_study
 from minikube_py.lab.study.registration import Registration
 from minikube_py.lab.study.running import StudyOptions, bench_rates
 from minikube_py.studies.bloom import candidates, compiled, matching
@@ -65,7 +65,7 @@ ENVIRONMENT = Environment("0", "", "3", "here", 1, "none", 0.0, "alone")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Design, Journal, Path]]:
     folder = tmp_path_factory.mktemp("study")
     design = small()
-    journal = Journal(folder / NAME, design, resume=False)
+    journal = of_study(folder / NAME, design, resume=False)
     told: list[str] = []
     failed = runner.run(
         "bloom", design, journal, runner.todo(design, journal), in_this_process, lambda _, note: told.append(note)
@@ -129,7 +129,7 @@ def test_a_report_names_the_machine_that_ran_not_the_one_that_writes(
     design, journal, _ = ran
     there = {**ENVIRONMENT.as_dict(), "machine": "far away", "commit": "c0ffee"}
     about = {"registration": asdict(Registration("abc", "2026-01-01")), "environment": there}
-    with contextlib.closing(Journal(tmp_path / NAME, design, resume=False, about=about)) as copy:
+    with contextlib.closing(of_study(tmp_path / NAME, design, resume=False, about=about)) as copy:
         for record in journal.records.values():
             copy.add(record)
     later = Registration("later", "2026-02-02")
@@ -176,19 +176,19 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     design = small()
     units = list(design.units())
     path = tmp_path / NAME
-    journal = Journal(path, design, resume=False)
+    journal = of_study(path, design, resume=False)
     for unit in units[:2]:
         journal.add({"key": unit.key, "block": unit.block, "seed": unit.seed, "candidates": {}})
     journal.close()
     whole = path.read_bytes()
     # A kill tears the last line.
     path.write_bytes(whole[:-20])
-    again = Journal(path, design, resume=True)
+    again = of_study(path, design, resume=True)
     assert again.torn == 1
     assert runner.todo(design, again) == units[1:]
     again.add(orjson.loads(whole.splitlines()[2]))
     again.close()
-    third = Journal(path, design, resume=True)
+    third = of_study(path, design, resume=True)
     assert runner.todo(design, third) == units[2:]
     third.close()
 
@@ -197,13 +197,13 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 def test_a_changed_byte_is_noticed_and_its_unit_runs_again(at: int, tmp_path: Path) -> None:
     design, path = small(), tmp_path / NAME
     units = list(design.units())
-    with contextlib.closing(Journal(path, design, resume=False)) as journal:
+    with contextlib.closing(of_study(path, design, resume=False)) as journal:
         for unit in units[:2]:
             journal.add({"key": unit.key, "block": unit.block, "seed": unit.seed, "candidates": {}, "took_s": 12345.25})
     header, first, second = path.read_bytes().splitlines()
     changed = first.replace(b"12345.25", b"12345.26") if at < 0 else first.replace(b'"key"', b'"kee"')
     path.write_bytes(b"\n".join((header, changed, second)) + b"\n")
-    with contextlib.closing(Journal(path, design, resume=True)) as again:
+    with contextlib.closing(of_study(path, design, resume=True)) as again:
         assert again.torn == 1 and list(again.records) == [units[1].key]
         assert "sum" not in again.records[units[1].key]
 
@@ -217,10 +217,10 @@ def test_a_journal_from_before_checksums_is_read_goes_on_and_says_so(
     unit = next(design.units())
     old = {"key": unit.key, "block": unit.block, "levels": dict(unit.levels), "seed": unit.seed, "failed": "x"}
     path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in (header, old)))
-    with contextlib.closing(Journal(path, design, resume=True)) as journal:
+    with contextlib.closing(of_study(path, design, resume=True)) as journal:
         assert not journal.summed and list(journal.records) == [unit.key]
         journal.add({**old, "key": "more"})
-    with contextlib.closing(Journal(path, design, resume=True)) as journal:
+    with contextlib.closing(of_study(path, design, resume=True)) as journal:
         assert list(journal.records) == [unit.key, "more"] and journal.torn == 0
     monkeypatch.setattr(running, "load", lambda *_: (design, Registration("", "", "not a checkout")))
     running.run_study(StudyOptions("bloom", "quick", tmp_path, 1, report_only=True), lambda *_: None)
@@ -230,25 +230,25 @@ def test_a_journal_from_before_checksums_is_read_goes_on_and_says_so(
 def test_a_journal_is_neither_lost_nor_mixed(tmp_path: Path) -> None:
     design, path = small(), tmp_path / NAME
     with pytest.raises(StudyError, match="nothing to resume"):
-        Journal(path, design, resume=True)
-    Journal(path, design, resume=False).close()
+        of_study(path, design, resume=True)
+    of_study(path, design, resume=False).close()
     with pytest.raises(StudyError, match="give --resume, or another folder"):
-        Journal(path, design, resume=False)
+        of_study(path, design, resume=False)
     with pytest.raises(StudyError, match="of another design or mode"):
-        Journal(path, small(margin=0.1), resume=True)
+        of_study(path, small(margin=0.1), resume=True)
 
 
 def test_a_journal_keeps_the_commit_its_run_began_under(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    Journal(path, small(), resume=False, about={"commit": "first"}).close()
-    again = Journal(path, small(), resume=True, about={"commit": "later"})
+    of_study(path, small(), resume=False, about={"commit": "first"}).close()
+    again = of_study(path, small(), resume=True, about={"commit": "later"})
     assert again.about == {"commit": "first"}
     again.close()
 
 
 def test_a_unit_that_raises_is_told_and_tried_again(tmp_path: Path) -> None:
     design = small(drift="no number")
-    journal = Journal(tmp_path / NAME, design, resume=False)
+    journal = of_study(tmp_path / NAME, design, resume=False)
     units = [unit for unit in design.units() if unit.block == "grid"]
     failed = runner.run("bloom", design, journal, units, in_this_process, lambda *_: None)
     assert [record["key"] for record in failed] == [units[0].key]
@@ -264,7 +264,7 @@ def test_blocks_run_alone_and_the_others_later(tmp_path: Path, monkeypatch: pyte
     def blocks_after(*blocks: str) -> set[str]:
         options = StudyOptions("bloom", "quick", tmp_path, 1, resume=(tmp_path / NAME).exists(), blocks=blocks)
         assert running.run_study(options, lambda *_: None) == 0
-        with contextlib.closing(Journal(tmp_path / NAME, design, resume=True)) as journal:
+        with contextlib.closing(of_study(tmp_path / NAME, design, resume=True)) as journal:
             return {record["block"] for record in journal.records.values()}
 
     assert blocks_after("grid") == {"grid"}
