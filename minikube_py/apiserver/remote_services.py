@@ -109,7 +109,7 @@ class RemoteService:
         self._wake.set()
 
     def look(self) -> None:
-        """Services or their endpoints have changed."""
+        """Services or their endpoints have changed; or a check begins, and what it sees is no reason for another."""
         try:
             signature: object = self._missing(), self._addresses()
         except Exception as error:
@@ -141,16 +141,16 @@ class RemoteService:
     async def run(self) -> None:
         failures = 0
         while True:
-            self._wake.clear()
+            failed = True
             try:
                 async with _slot(self._at.checks):
+                    self.look()
+                    self._wake.clear()
                     failed = await self._round()
             except MinikubeError as error:
                 log.warning("the APIService %s: %s", self.name, error)
-                failed = True
             except Exception:
                 log.exception("the APIService %s", self.name)
-                failed = True
             failures = failures + 1 if failed else 0
             wait_s = min(_RESYNC_S, _BACKOFF_S * 2 ** min(failures, 16)) if failed else _RESYNC_S
             with suppress(TimeoutError):

@@ -15,7 +15,7 @@ from test_aggregated_apis import PLAIN, SERVICES, World, world
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.kinds.apiregistration import APISERVICES
-from minikube_py.apiserver import system
+from minikube_py.apiserver import remote_services, system
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.outgoing import FrontProxy
 from minikube_py.apiserver.remote_services import (
@@ -83,52 +83,53 @@ async def test_those_that_hang_hold_up_no_other_check(world: World) -> None:
     assert sum(bool(each.get("conditions")) for each in told) < len(names) - 10
 
 
-async def test_a_check_is_not_made_again_for_what_it_told(world: World) -> None:
+async def test_a_check_is_not_made_again_for_what_it_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of eight addresses that refuse, five are tried; of two servers, one sees what the other one does not."""
+    monkeypatch.setattr(remote_services, "_RESYNC_S", 3600.0)
     await world.registered()
     services = world.core.api.services
     assert services.elsewhere is not None
     (service,) = services.elsewhere._remote.values()
 
-    async def is_read() -> bool:
-        return bool(service.openapi)
 
     def checked() -> int:
         return sum(each.target == ROOT for each in world.other.seen)
 
-    await until(is_read, "its discovery is read")
+    await until(lambda: bool(service.openapi), "its discovery is read")
+    await turns_of(world, "beside.example.com")
+    assert checked() == 1
     addresses = [f"127.0.0.1:{port}" for port in range(1, 9)]
     world.core.api.webhook_caller.addresses = lambda reference: addresses
     told = {(await service._reached())[2] for _ in range(20)}
     assert len(told) == 1
     del world.core.api.webhook_caller.addresses
     wrong = {"type": "Available", "status": "False", "reason": "Seen", "message": "by another server"}
-    asked = checked()
     patch = {"status": {"conditions": [wrong]}}
     await world.core.done("PATCH", f"{SERVICES}/{NAME}/status", patch, "application/merge-patch+json")
     await world.told("False", "Seen")
-    await turns_of(world)
+    await turns_of(world, "further.example.com")
     assert (await world.condition())[1] == "Seen"
-    assert checked() == asked
+    assert checked() == 1
     # What is made again under its name is another one.
     await world.core.done("DELETE", f"{SERVICES}/{NAME}")
     await world.core.done("POST", SERVICES, world.other.api_service())
     await world.told("True")
 
 
-async def turns_of(world: World) -> None:
-    """Time enough for a check: another one is made, from its beginning to its end."""
-    group = "beside.example.com"
-    name = f"v1.{group}"
-    world.other.told[f"/apis/{group}/v1"] = b"{}"
+async def turns_of(world: World, group: str) -> None:
+    """Time enough for a check: two of another one are made, the second for its new priority."""
+    name, path = f"v1.{group}", f"/apis/{group}/v1"
+    world.other.told[path] = b"{}"
     made = {**world.other.api_service(group=group), "metadata": {"name": name}}
     await world.core.done("POST", SERVICES, made)
 
-    async def is_told() -> bool:
-        found = await world.core.done("GET", f"{SERVICES}/{name}")
-        return bool(found["status"].get("conditions"))
+    def checked() -> int:
+        return sum(each.target == path for each in world.other.seen)
 
-    await until(is_told, "the one beside is checked")
+    await until(checked, "the one beside is checked")
+    change = {"spec": {"groupPriorityMinimum": 901}}
+    await world.core.done("PATCH", f"{SERVICES}/{name}", change, "application/merge-patch+json")
+    await until(lambda: checked() > 1, "the one beside is checked again")
 
 
 async def test_a_spec_that_changes_while_it_is_read_is_read_again(
