@@ -43,6 +43,11 @@ test: $(BIN)/.installed-dev  ## all tests of the project
 pythons: $(BIN)/.installed-dev  ## installs the packages with which tests/sim/test_every_python.py compares Python versions
 	@$(BIN)/python tests/support/pythons.py
 
+.PHONY: collected
+collected: $(BIN)/.installed-dev  ## imports all tests, which compiles each once: workers that begin together would each do so
+	@mkdir -p results
+	@$(BIN)/python -m pytest --collect-only -q tests >results/collected.txt || { cat results/collected.txt; exit 1; }
+
 .PHONY: test-quick
 test-quick: $(BIN)/.installed-dev  ## the unit tests except those in tests/slow_files.txt: under a minute on two idle cores
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --quick tests/unit

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from run_order import spread
 from run_report import RunReport
 from virtual_time import VirtualLoop
 
@@ -72,6 +73,12 @@ def informers_read_all(request: pytest.FixtureRequest) -> Iterator[None]:
         logger.removeHandler(handler)
     if request.node.get_closest_marker("unreadable") is None:
         assert not handler.told
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if (workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:
+        items[:] = spread(items, workers)
 
 
 def pytest_collection_finish() -> None:

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from typing import Any
 
-SLOWEST_SHOWN = 10
+SLOWEST_SHOWN = 40
 
 
 class RunReport:
