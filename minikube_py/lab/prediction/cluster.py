@@ -25,6 +25,7 @@ from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import FitError
 from minikube_py.scheduler.objects import CPU, MEMORY, PodInfo, project_node, project_pod
 from minikube_py.scheduler.prediction.predictor import STEP_MINUTES, FloatArray
+from minikube_py.scheduler.prediction.usage import RESOURCES
 from minikube_py.scheduler.profile import Profile
 
 WARM_UP_MINUTES: Final = 120
@@ -32,6 +33,8 @@ WARM_UP_MINUTES: Final = 120
 OVERCOMMIT: Final = "OvercommitByPrediction"
 SCORERS: Final[Mapping[str, str]] = {"target-load": "TargetLoadPacking", "risk": "LoadVariationRiskBalancing"}
 MIB: Final = 1 << 20
+PLENTY: Final = 100
+"""Times what a node has: more than its pods can reserve."""
 
 
 class Days(Protocol):
@@ -150,9 +153,12 @@ class Outcome(NamedTuple):
 
 
 class Cluster:
-    """`predictor`: a name or `FILE.py:CLASS`; `scorer`: one of SCORERS, replacing the plugin's own score."""
+    """`predictor`: a name or `FILE.py:CLASS`; `scorer`: one of SCORERS, replacing the plugin's own score. `unseen`: a
+    resource that the scheduler does not look at: it takes nodes to have plenty of it."""
 
-    def __init__(self, world: World, predictor: str, args: Mapping[str, Any], scorer: str = "") -> None:
+    def __init__(
+        self, world: World, predictor: str, args: Mapping[str, Any], scorer: str = "", unseen: str = ""
+    ) -> None:
         """Raises: ConfigError."""
         self.world = world
         self.cache, self.clock = Cache(), _Clock()
@@ -160,7 +166,11 @@ class Cluster:
         handle.clock = self.clock
         size = world.size
         for number in range(size.nodes):
-            allocatable = {"cpu": f"{size.cpu_milli}m", "memory": f"{size.memory_mib}Mi", "pods": "1000"}
+            cpu_milli, memory_mib = (
+                amount * (PLENTY if resource == unseen else 1)
+                for resource, amount in ((CPU, size.cpu_milli), (MEMORY, size.memory_mib))
+            )
+            allocatable = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi", "pods": "1000"}
             metadata = {"name": f"node-{number:03d}", "uid": f"node-{number}"}
             self.cache.put_node(project_node({"metadata": metadata, "status": {"allocatable": allocatable}}))
         source = {"usage": f"{__name__}:{Played.__name__}", "usageArgs": {"world": world}}
@@ -170,7 +180,10 @@ class Cluster:
             "filter": PluginSet(((OVERCOMMIT, 0),), ("*",)),
             "score": PluginSet(((scoring, 1),), ("*",)),
         }
-        given = {OVERCOMMIT: {**source, "predictor": predictor, "predictorArgs": args}}
+        seen = [each for each in RESOURCES if each != unseen]
+        given: dict[str, Any] = {
+            OVERCOMMIT: {**source, "predictor": predictor, "predictorArgs": args, "resources": seen}
+        }
         if scoring != OVERCOMMIT:
             given[scoring] = dict(source)
         self.profile = Profile(ProfileConfig(plugins=plugins, plugin_args=given), handle, {})

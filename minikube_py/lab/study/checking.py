@@ -15,9 +15,9 @@ from minikube_py.lab.study.design import FILE_NAME, MODES, StudyError, expanded
 
 DOCUMENT: Final = (
     "study", "version", "title", "code", "text", "confidence", "seeds", "defaults", "blocks", "same",
-    "predictions", "tables", "pictures", "tests",
+    "predictions", "tables", "pictures", "tests", "curves",
 )  # fmt: skip
-NAMES: Final = ("name", "block", "figure", "of", "over", "x", "y", "panels")
+NAMES: Final = ("name", "block", "figure", "of", "over", "x", "y", "panels", "gain", "price")
 CLUSTERS_MAX: Final = 10_000
 Table = Mapping[str, Any]
 
@@ -30,10 +30,13 @@ class Entry(NamedTuple):
 
 
 ENTRIES: Final[Mapping[str, Entry]] = {
-    "predictions": Entry(("name", "claim", "block", "figure", "of", "is", "than"), ("over", "where")),
+    "predictions": Entry(
+        ("name", "claim", "block", "figure", "of", "is", "than"), ("over", "where", "at", "tuned", "gain")
+    ),
     "tables": Entry(("block",), ("title", "by", "where", "figures")),
-    "pictures": Entry(("name", "caption", "block", "x", "y"), ("panels", "where", "log", "candidates")),
+    "pictures": Entry(("name", "caption", "block", "x", "y"), ("panels", "where", "log", "candidates", "families")),
     "tests": Entry(("title", "block", "figure", "over"), ()),
+    "curves": Entry(("title", "block", "gain", "price", "at", "families"), ("by", "where", "tuned")),
     "same": Entry(("factor", "level", "other", "fixed"), ()),
 }
 
@@ -124,16 +127,22 @@ class _Check:
         for key in NAMES:
             if key in each and not isinstance(each[key], str):
                 self._fail(f"{place}: {key}", f"is {each[key]!r}, no name")
-        for key in ("by", "candidates", "figures"):
+        for key in ("by", "candidates", "figures", "families"):
             if not _texts(each.get(key, [])):
                 self._fail(f"{place}: {key}", f"is {each[key]!r}, no list of names")
-        for factor in [*(each[key] for key in ("x", "panels", "factor", "other") if key in each), *each.get("by", ())]:
+        # Of curves the axes are figures.
+        axes = ("panels",) if "families" in each else ("x", "panels", "factor", "other")
+        for factor in [*(each[key] for key in axes if key in each), *each.get("by", ())]:
             self._one_of(place, factor, self._factors, "factor")
         if "block" in each:
             block = self._one_of(f"{place}: block", each["block"], list(self._raw["blocks"]), "block")
-            for name in [*(each[key] for key in ("of", "over") if key in each), *each.get("candidates", ())]:
-                self._one_of(place, name, self._names(block), f"candidate of block {block}")
-            self._cells(f"{place}: where", block, self._table(f"{place}: where", each.get("where", {})))
+            families = self._raw["blocks"][block].get("candidates", []) if "at" in each or "families" in each else []
+            named = [*(each[key] for key in ("of", "over") if key in each), *each.get("candidates", ())]
+            for name in [*named, *each.get("families", ())]:
+                self._one_of(place, name, [*self._names(block), *families], f"candidate of block {block}")
+            for cells in ("where", "tuned"):
+                self._cells(f"{place}: {cells}", block, self._table(f"{place}: {cells}", each.get(cells, {})))
+            self._prices(kind, place, each)
         for key in ("level", "fixed"):
             self._scalar(f"{place}: {key}", each.get(key, 0))
         if kind == "pictures" and not FILE_NAME.fullmatch(each["name"]):
@@ -142,6 +151,17 @@ class _Check:
             self._one_of(f"{place}: is", each["is"], ("above", "below"), "comparison")
             if not _number(each["than"]):
                 self._fail(f"{place}: than", f"is {each['than']!r}; write a number")
+
+    def _prices(self, kind: str, place: str, each: Table) -> None:
+        """Of a prediction one figure and what it may be; of a table of curves what it may be."""
+        if kind == "predictions" and {"tuned", "gain"} & each.keys() and not {"at", "tuned", "gain"} <= each.keys():
+            self._fail(place, "has some of at, gain and tuned; all three say how a constant is chosen")
+        given = each.get("at", {} if kind == "predictions" else [])
+        rates = list(given.values()) if kind == "predictions" and isinstance(given, dict) else given
+        if not isinstance(rates, list) or not all(map(_number, rates)) or ("at" in each and not rates):
+            self._fail(f"{place}: at", f"is {given!r}; write numbers, in a prediction one by its figure")
+        if len(rates) > 1 and (kind == "predictions" or "tuned" in each):
+            self._fail(f"{place}: at", f"is {given!r}; one price is expected")
 
     def _cells(self, place: str, block: str, where: Table) -> None:
         """Every level that is asked for is one that the block has in some mode."""
@@ -205,11 +225,13 @@ def check_figures(raw: Table, where: str, record: Table) -> None:
 
 def _named(raw: Table, block: str) -> Iterator[tuple[str, str, list[str]]]:
     """What names a figure of a block, the figure, and the candidates that must have it; some one without any."""
-    for kind in ("predictions", "tests", "pictures", "tables"):
+    for kind in ("predictions", "tests", "pictures", "tables", "curves"):
         for number, each in enumerate(raw.get(kind, ()), 1):
             if each["block"] == block:
-                names = [each[key] for key in ("of", "over") if key in each]
-                figures = [each[key] for key in ("figure", "y") if key in each] + list(each.get("figures", ()))
+                names = [name for key in ("of", "over") if key in each for name in expanded(raw, each[key])]
+                keys = ("figure", "gain", "price", "y", *(["x"] if "families" in each else []))
+                figures = [each[key] for key in keys if key in each] + list(each.get("figures", ()))
+                figures += each["at"] if kind == "predictions" and "at" in each else []
                 for figure in figures:
                     yield f"{kind} {each.get('name', number)}", figure, names
 

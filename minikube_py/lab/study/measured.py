@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -17,9 +17,10 @@ from typing import Any
 from minikube_py.lab import plots
 from minikube_py.lab.compare.statistics import compared, corrected
 from minikube_py.lab.report import Table
+from minikube_py.lab.study import curves
 from minikube_py.lab.study.audit import biased_orders, wrong_candidates
 from minikube_py.lab.study.design import Design, StudyError, cell_name
-from minikube_py.lab.study.experiment import Finding, Outcome
+from minikube_py.lab.study.experiment import Finding
 from minikube_py.lab.study.journal import RECORDED, Record, fingerprint
 from minikube_py.lab.study.statistics import Interval, of_clusters
 
@@ -33,6 +34,8 @@ Cells = dict[str, dict[int, tuple[float, float] | None]]
 Clusters = Sequence[Sequence[tuple[float, float]]]
 """The same, by cluster that has every cell and by cell."""
 
+Titles = Mapping[str, Callable[["Measured"], str]]
+
 
 class Measured:
     """Figures by candidate, cell and cluster; candidates with any wrong answer are excluded."""
@@ -43,10 +46,12 @@ class Measured:
         records: Sequence[Record],
         labels: Mapping[str, str] | None = None,
         shares: Mapping[str, str] | None = None,
+        titles: Titles | None = None,
     ) -> None:
         """`labels`: what readers call the names of the design; those of the report's tables and pictures. `shares`:
-        figures that are shares, and the figure of what they are shares of: where that is 0, they have no value."""
-        self.design, self.shares = design, shares or {}
+        figures that are shares, and the figure of what they are shares of: where that is 0, they have no value.
+        `titles`: of pictures, by what is measured."""
+        self.design, self.shares, self._titles = design, shares or {}, titles or {}
         self.labels = dict(labels or {})
         if RECORDED in self.labels and self.labels[RECORDED] != fingerprint(records):
             # What its pictures' titles say was seen in another run.
@@ -100,7 +105,14 @@ class Measured:
 
     def by_cluster(self, block: str, figure: str, of: str, where: Mapping[str, Any] | None = None) -> list[float]:
         """One value per cluster that has every cell: the mean over cells."""
-        return [fmean(ours for ours, _ in each) for each in _clusters(self.pairs(block, figure, of, None, where))]
+        return list(self.by_seed(block, figure, of, where).values())
+
+    def by_seed(self, block: str, figure: str, of: str, where: Mapping[str, Any] | None = None) -> dict[int, float]:
+        found = _by_seed(self.pairs(block, figure, of, None, where))
+        return {seed: fmean(ours for ours, _ in each) for seed, each in found.items()}
+
+    def levels_of(self, block: str, where: Mapping[str, Any], by: Sequence[str]) -> list[dict[str, Any]]:
+        return _levels(list(self._of_block(block, where)), by)
 
     def interval(self, values: Sequence[float]) -> Interval:
         return of_clusters(values, self.confidence)
@@ -109,9 +121,10 @@ class Measured:
 
     def judge(self) -> list[Finding]:
         """Every prediction of the design. Raises: StudyError for an incomplete one."""
-        return [self._judged(each) for each in self.design.raw.get("predictions", [])]
+        foretold = self.design.raw.get("predictions", [])
+        return [curves.judge(self, each) if "at" in each else self.judged(each) for each in foretold]
 
-    def _judged(self, foretold: Prediction) -> Finding:
+    def judged(self, foretold: Prediction) -> Finding:
         try:
             name, claim, block, figure, of = (foretold[part] for part in ("name", "claim", "block", "figure", "of"))
             below, bound = foretold["is"] == "below", float(foretold["than"])
@@ -139,7 +152,7 @@ class Measured:
         else:
             found, limit, evidence = self._over(clusters, bound, what, over)
         evidence += f", {len(clusters)} clusters; so in {self._cells_that_hold(pairs, below, bound)} cells"
-        return Finding(name, claim, outcome(found, below, limit), evidence)
+        return Finding(name, claim, found.outcome(below, limit), evidence)
 
     def _over(self, clusters: Clusters, bound: float, what: str, over: str) -> tuple[Interval, float, str]:
         """An interval, what it is to be compared with, and both in words: the geometric mean of ratios against `bound`.
@@ -171,7 +184,7 @@ class Measured:
     def tables(self) -> list[Table]:
         """Those requested by the design; otherwise one per block, by all varying factors."""
         asked = self.design.raw.get("tables") or [{"block": block} for block in self.blocks]
-        made = [*map(self._table, asked), *map(self._tested, self.design.raw.get("tests", ()))]
+        made = [*map(self._table, asked), *map(self._tested, self.design.raw.get("tests", ())), *curves.tables(self)]
         return [table for table in made if table.rows]
 
     def _tested(self, asked: Mapping[str, Any]) -> Table:
@@ -238,7 +251,16 @@ class Measured:
             for each, path in made
         ]
 
+    def _title(self, asked: Mapping[str, Any]) -> str:
+        if asked["name"] in self._titles:
+            return self._titles[asked["name"]](self)
+        return self.labels.get(f"picture {asked['name']}", str(asked["caption"]))
+
     def _draw(self, asked: Mapping[str, Any], path: Path, labels: Mapping[str, str]) -> Path:
+        if "families" in asked:
+            figure = curves.draw(self, asked, labels)
+            plots.entitle(figure, self._title(asked))
+            return plots.save(figure, path)
         records = list(self._of_block(asked["block"], asked.get("where", {})))
         panels = _levels(records, [asked["panels"]] if "panels" in asked else [])
         levels = [level[asked["x"]] for level in _levels(records, [asked["x"]])]
@@ -246,7 +268,7 @@ class Measured:
         # Lines need many levels that are numbers; a few are easier to compare as rows.
         lines = len(levels) > 4 and all(isinstance(level, int | float) for level in levels)
         figure = (self._lines if lines else self._rows)(asked, panels, levels, names, labels)
-        title = labels.get(f"picture {asked['name']}", asked["caption"])
+        title = self._title(asked)
         bars = f"bars: {self.confidence:.0%} confidence intervals over clusters"
         plots.entitle(figure, f"{title}; {bars}" if "\n\n" in title else f"{title}\n\n{bars.capitalize()}")
         return plots.save(figure, path)
@@ -335,10 +357,14 @@ def _within(levels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
 
 
 def _clusters(cells: Cells) -> Clusters:
+    return list(_by_seed(cells).values())
+
+
+def _by_seed(cells: Cells) -> dict[int, Sequence[tuple[float, float]]]:
     """Of seeds that have every cell, the cells in which there is a value."""
     seeds = sorted(set.intersection(*map(set, cells.values()))) if cells else []
-    found = [[each for by_seed in cells.values() if (each := by_seed[seed]) is not None] for seed in seeds]
-    return [some for some in found if some]
+    found = {seed: [each for of in cells.values() if (each := of[seed]) is not None] for seed in seeds}
+    return {seed: some for seed, some in found.items() if some}
 
 
 def _told(panel: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -350,16 +376,6 @@ def labels_beside(packaged: Path | None) -> dict[str, str]:
     beside = packaged and packaged.with_name("labels.json")
     found: dict[str, str] = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
     return found
-
-
-def outcome(found: Interval, below: bool, bound: float) -> Outcome:
-    """Held or falsified if the whole interval agrees."""
-    if found.high < bound:
-        return "held" if below else "falsified"
-    if found.low > bound:
-        return "falsified" if below else "held"
-    # A zero-width interval at the bound itself.
-    return "falsified" if found.low == found.high else "undecided"
 
 
 def _figures(records: Sequence[Record]) -> list[str]:

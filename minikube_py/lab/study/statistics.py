@@ -29,6 +29,15 @@ class Interval(NamedTuple):
     def text(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
+    def outcome(self, below: bool, bound: float) -> Literal["held", "falsified", "undecided"]:
+        """Held or falsified if the whole interval agrees."""
+        if self.high < bound:
+            return "held" if below else "falsified"
+        if self.low > bound:
+            return "falsified" if below else "held"
+        # A zero-width interval at the bound itself.
+        return "falsified" if self.low == self.high else "undecided"
+
 
 @lru_cache(maxsize=64)
 def weights(seeds: int, batches: int, resamples: int) -> Floats:

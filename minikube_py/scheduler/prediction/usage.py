@@ -72,19 +72,23 @@ class Meter:
 
     def samples(self, pod: PodInfo) -> Mapping[str, Sequence[float]]:
         """Up to the last complete sample. Raises: PredictionError."""
-        step = self.step()
+        return self._samples(pod, self.step())
+
+    def _samples(self, pod: PodInfo, step: int) -> Mapping[str, Sequence[float]]:
         kept = self._kept.get(pod.uid)
         if kept is None:
             # The current step is incomplete for this pod.
             kept = self._kept[pod.uid] = _Kept(step + 1)
         self._asked.add(pod.uid)
+        if kept.next_step >= step:
+            return kept.samples
         for each in range(max(kept.next_step, step - self.keep), step):
             first = each * STEP_MINUTES
             minutes = [self._of_minute(pod, minute) for minute in range(first, first + STEP_MINUTES)]
             for resource, samples in kept.samples.items():
                 samples.append(sum(of[resource] for of in minutes) / STEP_MINUTES)
                 del samples[: -self.keep]
-        kept.next_step = max(kept.next_step, step)
+        kept.next_step = step
         return kept.samples
 
     def _of_minute(self, pod: PodInfo, minute: int) -> dict[str, float]:
@@ -103,8 +107,8 @@ class Meter:
 
     def past(self, pods: Iterable[PodInfo], resource: str, with_ahead: bool = False) -> Past:
         """Raises: PredictionError."""
-        pods = list(pods)
-        rows = [self.samples(pod)[resource] for pod in pods]
+        pods, step = list(pods), self.step()
+        rows = [self._samples(pod, step)[resource] for pod in pods]
         usage = np.full((len(pods), max(map(len, rows), default=0)), np.nan)
         for line, row in zip(usage, rows, strict=True):
             if row:

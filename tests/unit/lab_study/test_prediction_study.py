@@ -141,11 +141,11 @@ def test_the_real_day_is_asked_for_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("MINIKUBE_PY_DATA", raising=False)
-    study_module.held_out.cache_clear()
+    study_module.half.cache_clear()
     words = ["--predictor", "reserved", "--usage", "replayed", "--nodes", "1", "--seeds", "1"]
     assert main.main(["lab", "prediction", *words]) == 1
     assert "needs the published files of cluster-trace-v2026-GenAI; name their folder in" in capsys.readouterr().err
-    study_module.held_out.cache_clear()
+    study_module.half.cache_clear()
 
 
 def test_the_registered_design_is_the_packaged_one_and_all_its_candidates_are_there() -> None:

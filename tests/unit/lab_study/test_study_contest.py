@@ -25,7 +25,7 @@ from minikube_py.lab.study import audit, contest, experiment, registration, runn
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import Record
-from minikube_py.lab.study.measured import Measured, outcome
+from minikube_py.lab.study.measured import Measured
 from minikube_py.lab.study.registration import Registration
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/add-an-experiment.md"
@@ -528,4 +528,4 @@ def test_an_interval_knows_how_many_clusters_there_are() -> None:
     ],
 )
 def test_outcomes(low: float, high: float, below: bool, expected: str) -> None:
-    assert outcome(statistics.Interval((low + high) / 2, low, high), below, 0.5) == expected
+    assert statistics.Interval((low + high) / 2, low, high).outcome(below, 0.5) == expected
