@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import orjson
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -55,3 +57,36 @@ def etag_of(data: bytes) -> str:
 def not_changed(etag: str, if_none_match: str | None) -> bool:
     """Whether the client already has this document."""
     return if_none_match is not None and etag in (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
+
+
+# --- what others send, which may have any form ------------------------------------------------------------------------
+
+
+def read_object(body: bytes, what: str) -> dict[str, Any]:
+    """Raises: ValueError, which says that `what` is none."""
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"{what} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{what} must be a JSON object")
+    return found
+
+
+def object_of(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def objects(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    items = found.get(name)
+    return [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+
+
+def text(found: dict[str, Any], name: str) -> str:
+    value = found.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def texts(found: dict[str, Any], name: str) -> list[str]:
+    items = found.get(name)
+    return [each for each in items if isinstance(each, str)] if isinstance(items, list) else []

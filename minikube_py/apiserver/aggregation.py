@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from minikube_py.api.discovery import Remote
 from minikube_py.api.errors import Json, StatusError, go_quote
-from minikube_py.api.kinds.apiregistration import GROUP, is_local
+from minikube_py.api.kinds.apiregistration import GROUP
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.kinds.discovery import ENDPOINTSLICES
 from minikube_py.apiserver.api_services import ApiServices, Known
@@ -29,6 +29,7 @@ from minikube_py.apiserver.messages import TEXT, Request, Response, decode_path,
 from minikube_py.apiserver.outgoing import ANSWER_BYTES_MAX, DEADLINE, BadAuthority, FrontProxy, NoAnswer
 from minikube_py.apiserver.remote_services import RemoteService
 from minikube_py.apiserver.rules import User
+from minikube_py.client.transport import USER_AGENT
 from minikube_py.containers.channels import Duplex
 from minikube_py.containers.remote import Upgrade
 from minikube_py.env import Clock, ended
@@ -86,7 +87,7 @@ class Aggregation:
 
     def take(self, known: Mapping[str, Known]) -> None:
         """The APIServices have changed."""
-        found = {name: each for name, each in known.items() if not is_local(each.service)}
+        found = {name: each for name, each in known.items() if not each.local}
         for name in [name for name in self._remote if name not in found]:
             del self._remote[name]
             self._tasks.pop(name).cancel()
@@ -203,7 +204,7 @@ class Aggregation:
             opened.response.close()
             return response
         small = length is not None and length <= _AT_ONCE_BYTES
-        if small or (request.head is None and limit_s is not None):
+        if small or (_is_component(request) and limit_s is not None):
             try:
                 response.body = await opened.body(ANSWER_BYTES_MAX, limit_s or self.server.limits.request_timeout_s)
             except NoAnswer as error:
@@ -232,6 +233,11 @@ class Aggregation:
         return response
 
 
+def _is_component(request: Request) -> bool:
+    """It reads answers as a whole, and does not know whose they are."""
+    return request.head is None or request.user_agent.startswith(USER_AGENT)
+
+
 def _upgrades(request: Request) -> bool:
     return request.head is not None and any("upgrade" in each.lower() for each in request.head.values("connection"))
 
@@ -256,7 +262,7 @@ def _path(request: Request) -> str:
 def _passed_on(request: Request, upgrades: bool) -> Iterable[tuple[str, str]]:
     """The headers of the sender that the other server gets."""
     if request.head is None:
-        yield from (("Accept", request.accept), ("User-Agent", request.user_agent or "minikube-py"))
+        yield from (("Accept", request.accept), ("User-Agent", request.user_agent or USER_AGENT))
         if request.body:
             yield "Content-Type", request.content_type
         return

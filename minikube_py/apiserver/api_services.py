@@ -7,8 +7,9 @@ Source: kube-aggregator `pkg/apiserver/handler_apis.go`, `pkg/controllers/autore
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
@@ -52,10 +53,14 @@ _LISTS: Final = {
 
 
 class Known(NamedTuple):
-    """An APIService as it was at a revision."""
+    """An APIService as it was at a revision. `local`: it names no service; `wrong`: it is local, and not said to be
+    available; `listed`: what the lists of groups tell of it."""
 
     revision: int
     service: Json
+    local: bool
+    wrong: bool
+    listed: tuple[str, str, int, int]
 
 
 class ApiServices:
@@ -89,9 +94,10 @@ class ApiServices:
         if cache is None or cache.last_change == self._seen:
             return
         self._seen = cache.last_change
-        read = (_read(each, self.known.get(each.key.decode().removeprefix(_PREFIX))) for each in cache.entries.values())
-        self.known = {known.service["metadata"]["name"]: known for known in read}
-        self.listed = tuple(listed_of(each.service) for each in self.known.values())
+        before = self.known
+        named = ((each.key.decode().removeprefix(_PREFIX), each) for each in cache.entries.values())
+        self.known = {name: _read(each, before.get(name)) for name, each in named}
+        self.listed = tuple(each.listed for each in self.known.values())
         self.groups = frozenset(group for group, *_ in self.listed)
         self._look()
         self._divide()
@@ -126,7 +132,7 @@ class ApiServices:
 
     def _divide(self) -> None:
         """Between this server and others, which are asked once it has started."""
-        proxy, here = self._proxy, all(is_local(each.service) for each in self.known.values())
+        proxy, here = self._proxy, all(each.local for each in self.known.values())
         if self.elsewhere is None and self._begun and proxy is not None and not here:
             from minikube_py.apiserver.aggregation import Aggregation
 
@@ -134,16 +140,10 @@ class ApiServices:
         if self.elsewhere is not None:
             self.elsewhere.take(self.known)
 
-    def is_elsewhere(self, path: str) -> bool:
-        return self.elsewhere is not None and self.elsewhere.of(path) is not None
-
-    def forwarded(
-        self, request: Request, verb: str, slots: Slots | None = None
-    ) -> Coroutine[Any, Any, Response] | None:
-        """The answer of another server, if the path is one of its."""
-        elsewhere = self.elsewhere
-        remote = elsewhere.of(request.path) if elsewhere is not None else None
-        return None if elsewhere is None or remote is None else elsewhere.forward(remote, request, verb, slots)
+    def forwarder(self, path: str) -> Callable[[Request, str, Slots | None], Coroutine[Any, Any, Response]] | None:
+        """Gets the answer of another server, if the path is one of its: also if it is no more, once it is called."""
+        remote = self.elsewhere.of(path) if self.elsewhere else None
+        return None if self.elsewhere is None or remote is None else partial(self.elsewhere.forward, remote)
 
     def define(self, versions: Iterable[tuple[str, str]]) -> None:
         """The served groups and versions of all definitions."""
@@ -154,7 +154,7 @@ class ApiServices:
 
     def _look(self) -> None:
         self.changed.set()
-        if self.defined or any(name not in self.standing or _is_wrong(each) for name, each in self.known.items()):
+        if self.defined or any(name not in self.standing or each.wrong for name, each in self.known.items()):
             self._needed.set()
             self._work()
 
@@ -219,9 +219,9 @@ def _joined(known: str, pem: str) -> str:
 
 def _read(entry: Entry, before: Known | None) -> Known:
     same = before is not None and before.revision == entry.revision
-    return before if before is not None and same else Known(entry.revision, entry.decode())
-
-
-def _is_wrong(known: Known) -> bool:
-    """A local one that is not said to be available."""
-    return is_local(known.service) and with_condition(known.service, *LOCAL, "") is not known.service
+    if before is not None and same:
+        return before
+    service = entry.decode()
+    local = is_local(service)
+    wrong = local and with_condition(service, *LOCAL, "") is not service
+    return Known(entry.revision, service, local, wrong, listed_of(service))

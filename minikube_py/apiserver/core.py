@@ -370,10 +370,10 @@ class ApiServer:
                 slots.check()
             if self.page is not None and request.path.startswith(PAGE):
                 response = await self.page.answer(request)
-            elif path is None or (self.services.elsewhere and self.services.is_elsewhere(request.path)):
+            elif (elsewhere := self.services.forwarder(request.path)) is not None or path is None:
                 await self.access.admit(request, path, verb)
                 permitted = True
-                response = await (self.services.forwarded(request, verb, slots) or nonresource.answer(request, self))
+                response = await (elsewhere(request, verb, slots) if elsewhere else nonresource.answer(request, self))
             else:
                 await self.access.admit(request, path, verb)
                 ASKED_BY.set(request.user.name if request.user is not None else "")

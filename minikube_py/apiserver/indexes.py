@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import orjson
 
+from minikube_py.api.document import read_object
 from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, path_not_found
 from minikube_py.api.field_kinds import kind_at
 from minikube_py.api.kind import Kind
@@ -248,11 +249,9 @@ def _body(body: bytes) -> Json:
     if len(body) > BODY_BYTES_MAX:
         raise InvalidRequest(f"the declaration of an index has at most {BODY_BYTES_MAX} bytes, this one {len(body)}")
     try:
-        given = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the declaration of an index is not JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise InvalidRequest("the declaration of an index must be a JSON object")
+        given = read_object(body, "the declaration of an index")
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
     unknown = sorted(given.keys() - set(_KNOWN))
     if unknown:
         raise InvalidRequest(f"the declaration of an index has no {unknown[0]!r}; it has {', '.join(_KNOWN)}")

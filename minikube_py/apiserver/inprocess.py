@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Final, cast
 
@@ -16,10 +16,11 @@ from minikube_py.apiserver.outgoing import ANSWER_BYTES_MAX
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.rest import refused_watch
-from minikube_py.client.transport import JSON, ApiResponse, WatchEvent, put_one
+from minikube_py.client.transport import JSON, USER_AGENT, ApiResponse, WatchEvent, put_one
 from minikube_py.errors import MinikubeError, Unavailable
 
-USER_AGENT: Final = "minikube-py"
+REFUSAL_BYTES_MAX: Final = 1 << 20
+"""Of what another server answers instead of a watch."""
 
 
 class InProcessTransport:
@@ -29,6 +30,8 @@ class InProcessTransport:
         self._core = core
         self._user = user
         self._streams: dict[Stream, None] = {}
+        self._waits: dict[asyncio.Timeout, None] = {}
+        """Of watches that another server answers."""
         self._closed = False
 
     async def request(
@@ -72,9 +75,12 @@ class InProcessTransport:
         query = {**(params or {}), "watch": "true"}
         response = await self._core.handle(Request("GET", path, query, b"", self._user))
         stream = response.stream
-        if response.text is not None and response.status == 200:
-            async with aclosing(response.text):
-                async for event in _events(response.text):
+        if response.text is not None:
+            async with aclosing(response.text), aclosing(self._until_closed(response.text)) as parts:
+                if response.status != 200:
+                    yield [refused_watch(response.status, await _refusal(parts))]
+                    return
+                async for event in _events(parts):
                     yield [event]
             return
         if stream is None:
@@ -89,12 +95,39 @@ class InProcessTransport:
             self._streams.pop(stream, None)
             stream.close()
 
+    async def _until_closed(self, text: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        while not self._closed:
+            try:
+                async with asyncio.timeout(None) as wait:
+                    self._waits[wait] = None
+                    part = await anext(text, b"")
+            except TimeoutError:
+                return
+            finally:
+                self._waits.pop(wait, None)
+            if not part:
+                return
+            yield part
+
     async def close(self) -> None:
         """Ends watches and rejects further requests."""
         self._closed = True
+        for wait in self._waits:
+            wait.reschedule(0.0)
         for stream in list(self._streams):
             stream.close()
         await asyncio.sleep(0)
+
+
+async def _refusal(parts: AsyncIterator[bytes]) -> bytes:
+    """As much of it as is read."""
+    said = b""
+    with suppress(ConnectionError):
+        async for part in parts:
+            said += part
+            if len(said) > REFUSAL_BYTES_MAX:
+                break
+    return said[:REFUSAL_BYTES_MAX]
 
 
 async def _events(parts: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:

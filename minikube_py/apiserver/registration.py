@@ -17,7 +17,7 @@ from minikube_py.api.apply.managed_fields import Sender, track
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kinds.apiregistration import APISERVICES, LOCAL, MANAGED, is_local, with_condition
 from minikube_py.api.meta import timestamp
-from minikube_py.apiserver.api_services import ApiServices
+from minikube_py.apiserver.api_services import ApiServices, Known
 from minikube_py.apiserver.options import DeleteOptions
 from minikube_py.errors import MinikubeError
 
@@ -36,14 +36,20 @@ class Registration:
         self._services = services
         self._at_start = {*services.at_start}
         """Those of `onstart` that a server finds at its start are put right once; users may make others."""
+        self._settled: dict[str, tuple[Known | None, Json | None]] = {}
+        """Those for which nothing was to be done, as they were: of thousands, few have changed."""
 
     async def run(self) -> None:
         while True:
             await self._services.changed.wait()
             self._services.changed.clear()
             again = False
-            for name in sorted(self._services.known.keys() | self._services.defined.keys()):
-                if (step := self._step(name)) is None:
+            settled, self._settled = self._settled, {}
+            known, defined = self._services.known, self._services.defined
+            for name in sorted(known.keys() | defined.keys()):
+                at = known.get(name), defined.get(name)
+                if at == settled.get(name) or (step := self._step(name)) is None:
+                    self._settled[name] = at
                     continue
                 try:
                     await step()
@@ -57,10 +63,11 @@ class Registration:
                 except Exception:
                     log.exception("the APIService %s", name)
                     again = True
-            self._at_start.clear()
             if again:
                 await self._server.clock.sleep(_RETRY_S)
                 self._services.changed.set()
+            else:
+                self._at_start.clear()
 
     def _step(self, name: str) -> Step | None:
         """What is to be done, if anything."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from minikube_py.api.discovery import AGGREGATED, Remote
-from minikube_py.api.document import parse_accept
+from minikube_py.api.document import object_of, objects, parse_accept, read_object, text, texts
 from minikube_py.api.errors import Json, StatusError, go_quote
 from minikube_py.api.kinds.apiregistration import is_local, with_condition
 from minikube_py.api.kinds.core import SERVICES
@@ -291,11 +291,11 @@ class RemoteService:
             raise NoAnswer("the service returned non-success response code: 503")
         if opened.status != 200 or not _is_grouped("".join(opened.headers.get("Content-Type", ()))):
             return None
-        for group in _objects(_read(body), "items"):
-            if (_object(group.get("metadata")).get("name") or "") == self.group:
-                for version in _objects(group, "versions"):
+        for group in objects(_read(body), "items"):
+            if (object_of(group.get("metadata")).get("name") or "") == self.group:
+                for version in objects(group, "versions"):
                     if version.get("version") == self.version:
-                        return map(_resource, _bounded(_objects(version, "resources"), RESOURCES_MAX, "resources"))
+                        return map(_resource, _bounded(objects(version, "resources"), RESOURCES_MAX, "resources"))
         return []
 
     async def _listed(self, address: str) -> Iterable[Json]:
@@ -304,7 +304,7 @@ class RemoteService:
         body = await opened.body(DOCUMENT_BYTES_MAX, _ANSWER_S)
         if opened.status != 200:
             raise NoAnswer(f"failed to download legacy discovery for {self._path}: status {opened.status}")
-        return _converted(_bounded(_objects(_read(body), "resources"), RESOURCES_MAX, "resources"))
+        return _converted(_bounded(objects(_read(body), "resources"), RESOURCES_MAX, "resources"))
 
     async def _index(self, address: str) -> Json:
         opened = await self._opened(address, "/openapi/v3", (("X-Remote-User", "system:aggregator"),))
@@ -312,7 +312,7 @@ class RemoteService:
         if opened.status != 200 or not self.group:
             return {}
         path = self._path[1:]
-        told = _object(_object(_read(body).get("paths")).get(path)).get("serverRelativeURL")
+        told = object_of(object_of(_read(body).get("paths")).get(path)).get("serverRelativeURL")
         short = isinstance(told, str) and len(told) <= _URL_CHARS_MAX
         return {path: {"serverRelativeURL": told}} if short else {}
 
@@ -354,35 +354,13 @@ def _is_grouped(content_type: str) -> bool:
 def _read(body: bytes) -> Json:
     """Raises: NoAnswer."""
     try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise NoAnswer(f"the document is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise NoAnswer("the document is no object")
-    return found
-
-
-def _object(found: Any) -> Json:
-    return found if isinstance(found, dict) else {}
-
-
-def _objects(found: Json, name: str) -> list[Json]:
-    items = found.get(name)
-    return [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
-
-
-def _text(found: Json, name: str) -> str:
-    text = found.get(name)
-    return text if isinstance(text, str) else ""
-
-
-def _texts(found: Json, name: str) -> list[str]:
-    items = found.get(name)
-    return [each for each in items if isinstance(each, str)] if isinstance(items, list) else []
+        return read_object(body, "the document")
+    except ValueError as error:
+        raise NoAnswer(str(error)) from None
 
 
 def _kind(found: Any) -> Json:
-    return {name: _text(_object(found), name) for name in ("group", "version", "kind")}
+    return {name: text(object_of(found), name) for name in ("group", "version", "kind")}
 
 
 def _bounded(found: list[Json], most: int, what: str) -> list[Json]:
@@ -412,15 +390,15 @@ async def _kept(resources: Iterable[Json]) -> bytes:
 def _resource(told: Json) -> Json:
     """A resource of the aggregated form, with the fields that it has. Raises: NoAnswer."""
     found: Json = {
-        "resource": _text(told, "resource"), "responseKind": _kind(told.get("responseKind")),
-        "scope": _text(told, "scope"), "singularResource": _text(told, "singularResource"),
-        "verbs": _texts(told, "verbs"),
+        "resource": text(told, "resource"), "responseKind": _kind(told.get("responseKind")),
+        "scope": text(told, "scope"), "singularResource": text(told, "singularResource"),
+        "verbs": texts(told, "verbs"),
     }  # fmt: skip
-    found |= {name: texts for name in ("shortNames", "categories") if (texts := _texts(told, name))}
+    found |= {name: named for name in ("shortNames", "categories") if (named := texts(told, name))}
     subs = {
-        name: {"subresource": name, "responseKind": _kind(each.get("responseKind")), "verbs": _texts(each, "verbs")}
-        for each in reversed(_bounded(_objects(told, "subresources"), SUBRESOURCES_MAX, "subresources"))
-        if (name := _text(each, "subresource"))
+        name: {"subresource": name, "responseKind": _kind(each.get("responseKind")), "verbs": texts(each, "verbs")}
+        for each in reversed(_bounded(objects(told, "subresources"), SUBRESOURCES_MAX, "subresources"))
+        if (name := text(each, "subresource"))
     }
     if subs:
         found["subresources"] = list(reversed(subs.values()))
@@ -432,7 +410,7 @@ def _converted(rows: list[Json]) -> Iterator[Json]:
     found: dict[str, Json] = {}
     below: dict[str, dict[str, Json]] = {}
     for row in rows:
-        parent, slash, name = _text(row, "name").partition("/")
+        parent, slash, name = text(row, "name").partition("/")
         if slash:
             below.setdefault(parent, {}).setdefault(name, row)
         else:
@@ -450,4 +428,4 @@ def _converted(rows: list[Json]) -> Iterator[Json]:
 
 def _below(name: str, row: Json) -> Json:
     kind = _kind(row if row.get("kind") else None)
-    return {"subresource": name, "responseKind": kind, "verbs": _texts(row, "verbs")}
+    return {"subresource": name, "responseKind": kind, "verbs": texts(row, "verbs")}

@@ -14,7 +14,7 @@ from yarl import URL
 from minikube_py.client.connector import Connector
 from minikube_py.client.kubeconfig import ClusterAccess
 from minikube_py.client.rest import refused_watch
-from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
+from minikube_py.client.transport import JSON, USER_AGENT, ApiResponse, WatchEvent
 from minikube_py.errors import OutcomeUnknown, Unavailable
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -32,7 +32,7 @@ class HttpTransport:
         self,
         access: ClusterAccess,
         *,
-        user_agent: str = "minikube-py",
+        user_agent: str = USER_AGENT,
         connections_max: int = 64,
         timeout_s: float = 60.0,
     ) -> None:

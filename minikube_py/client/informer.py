@@ -283,17 +283,16 @@ class Informer(Generic[T]):
     async def _pages(self, page_size: int) -> tuple[dict[str, T], str]:
         found: dict[str, T] = {}
         unread: dict[str, None] = {}
-        version = token = ""
+        version = ""
         selection, project = self._selection, self._project
-        while True:
-            page = await self._client.list_page(
-                self.resource,
-                selection.namespace,
-                label_selector=selection.label_selector,
-                field_selector=selection.field_selector,
-                limit=page_size,
-                continue_token=token,
-            )
+        pages = self._client.pages(
+            self.resource,
+            selection.namespace,
+            label_selector=selection.label_selector,
+            field_selector=selection.field_selector,
+            limit=page_size,
+        )
+        async for page in pages:
             for obj in page.items:
                 key = NAMELESS
                 try:
@@ -303,12 +302,9 @@ class Informer(Generic[T]):
                 except Exception as error:
                     unread[key] = None
                     self.unreadable.add(key, error)
-            version, token = page.resource_version, page.continue_token
-            if not token:
-                self.unreadable.keep(unread)
-                return found, version
-            # A server in this process may answer without yielding.
-            await asyncio.sleep(0)
+            version = page.resource_version
+        self.unreadable.keep(unread)
+        return found, version
 
     async def _replace(self, found: dict[str, T]) -> None:
         """In slices: handlers of a hundred thousand objects at once would block other tasks for seconds."""

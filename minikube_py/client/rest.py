@@ -63,6 +63,10 @@ SUBJECT_ACCESS_REVIEWS = ResourceRef("authorization.k8s.io", "v1", "subjectacces
 LEASES = ResourceRef("coordination.k8s.io", "v1", "leases")
 
 
+LIST_OBJECTS_MAX: Final = 2_000_000
+"""Of one list, over all its pages: what another API server answers may have no end. A page counts at least as one."""
+
+
 class ListPage(NamedTuple):
     """`continue_token` is "" on the last page."""
 
@@ -194,8 +198,8 @@ class RestClient:
         field_selector: str = "",
         limit: int = 500,
     ) -> AsyncIterator[ListPage]:
-        """All pages, at one revision."""
-        token = ""
+        """All pages, at one revision. `limit` 0: one page. Raises: Unavailable above LIST_OBJECTS_MAX."""
+        token, count = "", 0
         while True:
             page = await self.list_page(
                 resource,
@@ -209,6 +213,9 @@ class RestClient:
             token = page.continue_token
             if not token:
                 return
+            count += max(1, len(page.items))
+            if count >= LIST_OBJECTS_MAX:
+                raise Unavailable(f"the list of {resource.plural} goes on after {count} objects, the limit")
             # A server in this process may answer without yielding.
             await asyncio.sleep(0)
 

@@ -14,12 +14,11 @@ from urllib.parse import urlencode
 
 from minikube_py.apiserver.asking import answer_of
 from minikube_py.apiserver.http1 import Head
-from minikube_py.apiserver.inprocess import USER_AGENT
 from minikube_py.apiserver.messages import parse_query
 from minikube_py.apiserver.routes import parse_path, verb_of
 from minikube_py.apiserver.watch_stream import Batch, Stream
 from minikube_py.client.rest import refused_watch
-from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
+from minikube_py.client.transport import JSON, USER_AGENT, ApiResponse, WatchEvent
 from minikube_py.cluster.code_place import place
 from minikube_py.cluster.gate import GatedStream, Met
 from minikube_py.cluster.in_process import Answered, answered_of, bearer, head_of, is_watch

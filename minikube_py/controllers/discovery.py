@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from minikube_py.api.document import objects, text, texts
 from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import Object, ResourceRef, RestClient
 from minikube_py.errors import MinikubeError
@@ -68,18 +69,10 @@ def _resources(group: str, version: str, document: Object) -> list[ServedResourc
     return [
         ServedResource(
             ResourceRef(group, version, row["name"]),
-            _text(row.get("kind")),
+            text(row, "kind"),
             row.get("namespaced") is True,
-            frozenset(filter(_text, _list(row.get("verbs")))),
+            frozenset(texts(row, "verbs")),
         )
-        for row in rows
-        if isinstance(row, dict) and _SOUND(_text(row.get("name")))
+        for row in objects(document, "resources")
+        if _SOUND(text(row, "name"))
     ]
-
-
-def _text(found: Any) -> str:
-    return found if isinstance(found, str) else ""
-
-
-def _list(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else []

@@ -29,6 +29,8 @@ from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_cache import Entry
+from minikube_py.client.http_transport import HttpTransport
+from minikube_py.client.kubeconfig import ClusterAccess
 from minikube_py.control_plane.certificates import ensure_certificates, ensure_front_proxy
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -232,7 +234,45 @@ async def test_a_watch_is_passed_on_event_by_event_and_ends_with_its_reader(worl
         found = [event async for events in transport.watch(SOUNDS) for event in events]
     assert [json.loads(event.object)["metadata"]["name"] for event in found] == ["c", "d"]
     assert json.loads((await transport.request("GET", SOUNDS)).body)["kind"] == "Sound"
+    # One that goes on ends with the transport.
+    watching = transport.watch(SOUNDS)
+    world.other.events.put_nowait("e")
+    async with patience():
+        assert len(await anext(watching)) == 1
+        waiting = asyncio.ensure_future(anext(watching, None))
+        await asyncio.sleep(0)
+        await transport.close()
+        assert await waiting is None
+
+
+async def test_why_a_watch_is_refused_is_passed_on_and_its_answer_closed(world: World) -> None:
+    await world.registered()
+    body = b'{"kind":"Status","code":403,"message":"quiet"}'
+    head = b"HTTP/1.1 403 X\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    world.other.says[SOUNDS] = head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    transport = InProcessTransport(world.core.api, ADMIN)
+    async with patience():
+        ((event,),) = [events async for events in transport.watch(SOUNDS)]
+    assert (event.type, json.loads(event.object)["message"]) == ("ERROR", "quiet")
     await transport.close()
+
+
+async def test_a_request_that_was_another_servers_is_answered_by_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if its APIService goes while the sender's rights are looked at."""
+    await world.registered()
+    admit = world.core.api.access.admit
+
+    async def slowly(*asked: Any) -> None:
+        await admit(*asked)
+        monkeypatch.undo()
+        await world.core.done("DELETE", f"{SERVICES}/{NAME}")
+
+    monkeypatch.setattr(world.core.api.access, "admit", slowly)
+    status, found, _ = await world.ask("GET", SOUNDS)
+    assert (status, found["kind"]) == (200, "Sound")
+    assert (await world.ask("GET", SOUNDS))[0] == 404
 
 
 async def test_an_upgraded_connection_leads_to_the_other_server(world: World) -> None:
@@ -496,7 +536,10 @@ async def test_a_server_that_hangs_or_never_ends_holds_up_nobody(world: World, h
         async for _ in answer.content.iter_chunked(1 << 16):
             if world.other.sent_bytes - before > 32 << 20:
                 break
-    with pytest.raises(AssertionError, match="longer than"):
-        transport = InProcessTransport(world.core.api, ADMIN)
-        told = await transport.request("GET", SOUNDS)
-        raise AssertionError(told.body.decode())
+    # Components read an answer as a whole, in this process or in another.
+    told = await InProcessTransport(world.core.api, ADMIN).request("GET", SOUNDS)
+    assert (told.status, b"longer than" in told.body) == (503, True)
+    transport = HttpTransport(ClusterAccess(world.url, token="admin-token", insecure=True))
+    told = await transport.request("GET", SOUNDS)
+    assert (told.status, b"longer than" in told.body) == (503, True)
+    await transport.close()

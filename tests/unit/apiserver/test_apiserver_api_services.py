@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from api_core import MERGE, Core, names
 from patience import until
+
+from minikube_py.api.kinds.apiregistration import listed_of
+from minikube_py.apiserver import api_services
+from minikube_py.apiserver.registration import Registration
+from minikube_py.errors import Unavailable
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -51,6 +57,14 @@ async def becomes(core: Core, path: str, **fields: Any) -> None:
         return fields.items() <= found.items()
 
     await until(has, f"{path} has {fields}")
+
+
+async def becomes_available(core: Core, name: str) -> None:
+    async def available() -> bool:
+        conditions = (await core.done("GET", f"{SERVICES}/{name}"))["status"].get("conditions") or ()
+        return "True" in [each["status"] for each in conditions]
+
+    await until(available, f"{name} is available")
 
 
 async def test_a_version_of_definitions_has_an_apiservice_while_one_serves_it(core: Core) -> None:
@@ -126,19 +140,59 @@ async def test_discovery_lists_groups_by_the_priorities_of_their_apiservices(cor
 
 
 @pytest.mark.parametrize("label", ["true", "onstart"])
-async def test_those_with_a_label_that_nothing_wants_are_deleted(core: Core, label: str) -> None:
-    """`onstart`: only by a server that finds it at its start."""
+async def test_those_with_a_label_that_nothing_wants_are_deleted(
+    core: Core, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`onstart`: only by a server that finds it at its start, which tries again."""
     await core.done("POST", SERVICES, local("v1.a.example.com", label))
     await core.done("POST", SERVICES, local("v1.b.example.com"))
     if label == "onstart":
         await core.done("POST", DEFINITIONS, definition("ones", "v1"))
         await there(core, V1)
         await core.done("GET", f"{SERVICES}/v1.a.example.com")
+        step = Registration._step
+        failures = [Unavailable("not now")]
+
+        def failing_once(self: Registration, name: str) -> Any:
+            if name == "v1.a.example.com" and failures:
+                return partial(fail, failures.pop())
+            return step(self, name)
+
+        async def fail(error: Unavailable) -> None:
+            raise error
+
+        monkeypatch.setattr(Registration, "_step", failing_once)
         await core.api.stop()
         core.api = core.server()
         await core.api.start()
     await there(core, f"{SERVICES}/v1.a.example.com", False)
     assert "v1.b.example.com" in names(await core.done("GET", SERVICES))
+    if label == "onstart":
+        assert not failures
+
+
+async def test_of_many_the_one_that_changed_is_looked_at(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        await core.done("POST", SERVICES, local(f"v1.n{number}.example.com"))
+    await becomes_available(core, "v1.n19.example.com")
+    read: list[str] = []
+    stepped: list[str] = []
+    step = Registration._step
+
+    def listed(service: dict[str, Any]) -> Any:
+        read.append(service["metadata"]["name"])
+        return listed_of(service)
+
+    def looked_at(self: Registration, name: str) -> Any:
+        stepped.append(name)
+        return step(self, name)
+
+    monkeypatch.setattr(api_services, "listed_of", listed)
+    monkeypatch.setattr(Registration, "_step", looked_at)
+    await core.done("PATCH", f"{SERVICES}/v1.n7.example.com", {"spec": {"versionPriority": 8}}, MERGE)
+    await core.done("POST", SERVICES, local("v1.last.example.com"))
+    await becomes_available(core, "v1.last.example.com")
+    assert {*read} == {*stepped} == {"v1.n7.example.com", "v1.last.example.com"}
 
 
 async def test_without_connections_to_others_their_apiservices_are_refused_by_name(core: Core) -> None:

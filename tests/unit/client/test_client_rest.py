@@ -1,15 +1,19 @@
 """Paths, errors and bodies of the REST client; kubeconfig files; lines of a watch stream."""
 
 import base64
+import random
 
 import orjson
 import pytest
 import yaml
 from fake_api import FakeApi
+from patience import until
 from step_clock import StepClock
 
 from minikube_py.api.errors import StatusError
+from minikube_py.client import rest
 from minikube_py.client.http_transport import parse_event
+from minikube_py.client.informer import Informer
 from minikube_py.client.kubeconfig import BadKubeconfig, load_kubeconfig
 from minikube_py.client.rest import (
     LEASES,
@@ -23,6 +27,7 @@ from minikube_py.client.rest import (
     path_of,
     status_error,
 )
+from minikube_py.client.transport import ApiResponse
 from minikube_py.errors import Unavailable
 
 PATHS = {
@@ -98,6 +103,29 @@ async def test_requests_end_to_end_on_the_fake():
     with pytest.raises(StatusError) as gone:
         await client.get(PODS, "p", "a")
     assert gone.value.reason == "NotFound"
+
+
+async def test_a_list_without_end_is_given_up(monkeypatch):
+    """Other API servers may answer anything."""
+    monkeypatch.setattr(rest, "LIST_OBJECTS_MAX", 10)
+    api = FakeApi(StepClock())
+    answer = orjson.dumps({"metadata": {"resourceVersion": "1", "continue": "again"}, "items": []})
+    asked = []
+
+    async def request(method, path, params=None, body=None, content_type=""):
+        asked.append(path)
+        return ApiResponse(200, answer)
+
+    api.request = request
+    with pytest.raises(Unavailable, match="goes on after 10 objects, the limit"):
+        await RestClient(api).list(PODS)
+    assert len(asked) == 10
+    asked.clear()
+    informer = Informer(RestClient(api), PODS, dict, clock=StepClock(), rng=random.Random(1))
+    informer.start()
+    await until(lambda: informer.problem)
+    assert "goes on after 10 objects" in informer.problem and len(asked) == 10
+    await informer.stop()
 
 
 LINES = {
