@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from minikube_py.apiserver.asking import answer_of
 from minikube_py.apiserver.http1 import Head
-from minikube_py.apiserver.inprocess import USER_AGENT
 from minikube_py.apiserver.messages import NO_QUERY, Request
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
-from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
+from minikube_py.client.transport import JSON, USER_AGENT, ApiResponse, WatchEvent
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.in_process import Answered, answered_of
 

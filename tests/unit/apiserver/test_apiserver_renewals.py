@@ -19,10 +19,10 @@ from minikube_py.api.kinds.coordination import LEASES
 from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver.admission import ORDER, Attributes, Chain, Plugin
 from minikube_py.apiserver.auth import ADMIN, SHARED_KUBELET
-from minikube_py.apiserver.inprocess import USER_AGENT, InProcessTransport
+from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.rules import AUTHENTICATED, User
-from minikube_py.client.transport import ApiResponse
+from minikube_py.client.transport import USER_AGENT, ApiResponse
 from minikube_py.errors import Unavailable
 
 Json = dict[str, Any]
