@@ -84,13 +84,21 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
     pending: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text(encoding="utf-8")), "")]
     while pending:
         node, prefix = pending.pop()
-        for child in ast.iter_child_nodes(node):
+        for child in _statements(node):
             name = prefix
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 name = f"{prefix}.{child.name}" if prefix else child.name
                 if not isinstance(child, ast.ClassDef):
                     yield name, (child.end_lineno or child.lineno) - child.lineno + 1
             pending.append((child, name))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Directly within: functions and classes are in no expression, and most of a tree is expressions."""
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        within = getattr(node, name, None)
+        if isinstance(within, list):
+            yield from within
 
 
 def _modules(root: Path, top: str) -> Iterator[Path]:

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,12 @@ def found() -> dict[str, str]:
             if path.is_file() and (said := _said(path)) is not None:
                 pythons.setdefault(said, str(path))
     return pythons
+
+
+def one_of_each_minor(found: Iterable[str]) -> list[str]:
+    """The running one, then the latest of each other minor version."""
+    latest = {minor_of(python): python for python in sorted(found, key=lambda each: [*map(int, each.split("."))])}
+    return [RUNNING, *(python for minor, python in latest.items() if minor != minor_of(RUNNING))]
 
 
 def _said(path: Path) -> str | None:
