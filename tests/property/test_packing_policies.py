@@ -355,10 +355,10 @@ def test_rows_that_could_not_be_computed_are_computed_again(monkeypatch: pytest.
     ("given_", "words"),
     [
         (None, "needs the args typicalPods"),
-        ([{"gpuMilli": 1001}], r"typicalPods\[0\]: gpuMilli is 0 to 1000"),
-        ([{}, {"weight": 0}], r"typicalPods\[1\]"),
-        ([{"gpus": "x"}], "invalid literal"),
-        (["x"], "no attribute"),
+        ([{"gpuMilli": 1001}], r"typicalPods\[0\].gpuMilli: Invalid value: 1001: must be a whole number"),
+        ([{}, {"weight": 0}], r"typicalPods\[1\].weight: Invalid value: 0: must be"),
+        ([{"gpus": "x"}], r"typicalPods\[0\].gpus: Invalid value: \"x\": must be a whole number from 0 to 64"),
+        (["x"], r"typicalPods\[0\]: Invalid value: \"x\": must be a mapping"),
     ],
 )
 def test_wrong_typical_pods_are_refused(given_: Any, words: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from minikube_py.scheduler.configuration.own_args import listed, text
 from minikube_py.scheduler.flow.model import TASK_TYPES, Arc, Arcs, EquivClass, Machine, Machines, Task, task_type
 from minikube_py.scheduler.flow.shared import OneClass
 from minikube_py.scheduler.objects import CPU, MEMORY
@@ -45,11 +46,12 @@ class Coco(OneClass):
 
     name = "COCO"
     defaults: Mapping[str, Any] = {"resources": ()}
+    kinds = {"resources": listed(text, most=20)}
     DIMENSIONS: Final = 5
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._resources = (CPU, MEMORY, *(str(each) for each in self.args["resources"]))
+        self._resources = (CPU, MEMORY, *self.args["resources"])
         self._amounts: dict[str, tuple[int, ...]] = {}
         self._extremes: dict[str, tuple[int, int]] = {}
         self._penalties: dict[str, dict[str, int]] = {}

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minikube_py.scheduler.columns import Nodes
-from minikube_py.scheduler.configuration.merging import refuse_unknown
+from minikube_py.scheduler.configuration.own_args import Kind, anything, read_args
 from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 
@@ -186,14 +186,15 @@ class ModelError(Exception):
 
 
 class CostModel:
-    """Subclass this. `args`: from the configuration, over `defaults`; unknown ones are errors. `rng`: the only source
-    of randomness.
+    """Subclass this. `args`: from the configuration, over `defaults`; unknown ones are errors. `kinds`: what an
+    argument may be (`scheduler.configuration.own_args`); by default anything. `rng`: the only source of randomness.
 
     `machine_classes`: how many pods of a round may go to a machine, each by an arc with its own price
     (`equiv_class_to_machine_classes`); 0 if a class has one arc to a machine."""
 
     name = ""
     defaults: Mapping[str, Any] = {}
+    kinds: Mapping[str, Kind] = {}
     machine_classes = 0
 
     def __init_subclass__(cls, **given: Any) -> None:
@@ -204,8 +205,8 @@ class CostModel:
                 setattr(cls, many, getattr(CostModel, many))
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
-        refuse_unknown(f"cost model {self.name or type(self).__name__}", args, self.defaults)
-        self.args = {**self.defaults, **args}
+        kinds = {**dict.fromkeys(self.defaults, anything), **self.kinds}
+        self.args = {**self.defaults, **read_args(f"cost model {self.name or type(self).__name__}", args, kinds)}
         self.rng = rng
 
     # --- lifecycle --------------------------------------------------------------------------------------------------

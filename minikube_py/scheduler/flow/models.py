@@ -15,6 +15,7 @@ import numpy as np
 
 from minikube_py.own_code import RAISED, BadCode, find_class, load, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.own_args import Kind, mapped, number, text, whole
 from minikube_py.scheduler.flow.coco import Coco
 from minikube_py.scheduler.flow.model import Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
 from minikube_py.scheduler.flow.problem import COST_MAX
@@ -38,6 +39,7 @@ class Trivial(Slots):
 
     name = "TRIVIAL"
     defaults: Mapping[str, Any] = {"preferences": 1}
+    kinds = {"preferences": whole(0, 100)}
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
         return Arc(5)
@@ -46,7 +48,7 @@ class Trivial(Slots):
         return Arc(2)
 
     def get_task_preference_arcs(self, task: Task, machines: Machines) -> Sequence[int]:
-        wanted = task.count * int(self.args["preferences"])
+        wanted = task.count * self.args["preferences"]
         return [self.rng.randrange(len(machines)) for _ in range(wanted if len(machines) else 0)]
 
 
@@ -147,10 +149,11 @@ class _Tiers(Slots, OneClass):
 
     UNSCHEDULED: Final = 2_560_000
     defaults: Mapping[str, Any] = {"machineClasses": 10}
+    kinds: Mapping[str, Kind] = {"machineClasses": whole(1, 1000)}
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self.machine_classes = int(self.args["machineClasses"])
+        self.machine_classes = self.args["machineClasses"]
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
         return Arc(self.UNSCHEDULED)
@@ -165,10 +168,11 @@ class Net(_Tiers):
 
     name = "NET"
     defaults: Mapping[str, Any] = {**_Tiers.defaults, "resource": "minikube-py.io/net-rx-bandwidth"}
+    kinds = {**_Tiers.kinds, "resource": text}
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._resource = str(self.args["resource"])
+        self._resource = self.args["resource"]
 
     def _class_of(self, task: Task) -> EquivClass:
         return f"{task.request(self._resource)} of {self._resource}"
@@ -220,12 +224,16 @@ class Electricity(_Tiers):
         **_Tiers.defaults, "idleWatts": 100, "peakWatts": 250, "centsPerKwh": {},
         "zoneLabel": "topology.kubernetes.io/zone",
     }  # fmt: skip
+    kinds = {
+        **_Tiers.kinds, "idleWatts": whole(0, 1_000_000), "peakWatts": whole(0, 1_000_000),
+        "centsPerKwh": mapped(number(0, 10_000)), "zoneLabel": text,
+    }  # fmt: skip
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._idle, self._peak = int(self.args["idleWatts"]), int(self.args["peakWatts"])
-        self._cents = {str(k): float(v) for k, v in dict(self.args["centsPerKwh"]).items()}
-        self._zone = str(self.args["zoneLabel"])
+        self._idle, self._peak = self.args["idleWatts"], self.args["peakWatts"]
+        self._cents = self.args["centsPerKwh"]
+        self._zone = self.args["zoneLabel"]
 
     def _prices(self, machines: Machines) -> Any:
         found = np.full(len(machines), self._cents.get("otherwise", 30.0))

@@ -11,11 +11,11 @@ profiles:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from minikube_py.scheduler.budgets import BUDGETS, Budgets, project_budget
-from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
+from minikube_py.scheduler.configuration import own_args
 from minikube_py.scheduler.flow.model import CostModel
 from minikube_py.scheduler.flow.models import model_named
 from minikube_py.scheduler.flow.solvers import solver_named
@@ -39,31 +39,22 @@ class FlowArgs:
     preemption: bool = False
 
 
-def read_args(args: Mapping[str, Any]) -> FlowArgs:
+KINDS: Final[Mapping[str, own_args.Kind]] = {
+    "costModel": own_args.text,
+    "modelArgs": own_args.mapped(own_args.anything),
+    "solver": own_args.text,
+    "maxPods": own_args.whole(1, 10_000_000),
+    "maxArcs": own_args.whole(1, 10_000_000),
+    "retrySeconds": own_args.number(0.001, 1e6),
+    "preemption": own_args.flag,
+}
+
+
+def read_args(args: Any) -> FlowArgs:
     """Raises: ConfigError."""
-    known = {_camel(each.name): each for each in fields(FlowArgs)}
-    refuse_unknown(f'plugin "{NAME}"', args, known)
-    return FlowArgs(**{known[name].name: _checked(name, each, str(known[name].type)) for name, each in args.items()})
-
-
-def _checked(name: str, value: Any, kind: str) -> Any:
-    right: dict[str, Any] = {
-        "bool": isinstance(value, bool),
-        "str": isinstance(value, str) and value != "",
-        "int": isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000_000,
-        "float": isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value <= 1e6,
-        "Mapping[str, Any]": isinstance(value, Mapping),
-    }
-    if not right[kind]:
-        wanted = {"str": "a text", "int": "a whole number from 1", "float": "seconds, over 0", "bool": "true or false"}
-        text = f"{name} is {value!r}; {wanted.get(kind, 'a mapping')} is expected"
-        raise ConfigError(f'initializing plugin "{NAME}": {text}')
-    return value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    given = own_args.read_args(f'plugin "{NAME}"', args, KINDS)
+    named = zip(FlowArgs.__slots__, KINDS, strict=True)
+    return FlowArgs(**{name: given[field] for name, field in named if field in given})
 
 
 class FlowPlacement:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.scheduler.configuration.merging import refuse_unknown
+from minikube_py.scheduler.configuration.own_args import fields, flag, mapped, number, text
 from minikube_py.scheduler.flow.coco import penalties_of
 from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, EquivClass, Machine, Machines, Task
 from minikube_py.scheduler.flow.shared import ByLabel, Slots
@@ -37,6 +37,10 @@ class _Input(NamedTuple):
     on: Mapping[str, float]
 
 
+GIB: Final = number(0, 2**30)
+"""Up to an exbibyte."""
+
+
 class Quincy(Slots):
     """args: `inputs`: by the value of the pod's label INPUT, `{gib: 8, on: {node-1: 8, node-2: 3}}`; `rackLabel` of
     nodes (topology.kubernetes.io/zone); `noSchedulingDelay` (false)."""
@@ -44,6 +48,10 @@ class Quincy(Slots):
     name = "QUINCY"
     defaults: Mapping[str, Any] = {
         "inputs": {}, "rackLabel": "topology.kubernetes.io/zone", "noSchedulingDelay": False
+    }  # fmt: skip
+    kinds = {
+        "inputs": mapped(fields({"gib": GIB, "on": mapped(GIB)}, needed=("gib",))), "rackLabel": text,
+        "noSchedulingDelay": flag,
     }  # fmt: skip
     WAIT_FACTOR: Final = 0.5
     OFFSET: Final = 2_592_000
@@ -53,13 +61,8 @@ class Quincy(Slots):
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        for name, each in dict(self.args["inputs"]).items():
-            refuse_unknown(f"cost model {self.name}: input {name}", each, ("gib", "on"))
-        self._inputs = {
-            str(name): _Input(float(each["gib"]), {str(n): float(g) for n, g in dict(each.get("on", {})).items()})
-            for name, each in dict(self.args["inputs"]).items()
-        }
-        self._racks = ByLabel(str(self.args["rackLabel"]))
+        self._inputs = {name: _Input(each["gib"], each.get("on", {})) for name, each in self.args["inputs"].items()}
+        self._racks = ByLabel(self.args["rackLabel"])
         self._delay = 39 * self.CORE_COST if self.args["noSchedulingDelay"] else 0
 
     def gather_stats(self, machine: Machine) -> None:

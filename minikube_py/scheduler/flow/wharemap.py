@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.scheduler.configuration.merging import refuse_unknown
+from minikube_py.scheduler.configuration.own_args import fields, listed, number, text, whole
 from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, EquivClass, Machine, Machines, Task, task_type
 from minikube_py.scheduler.flow.shared import ByLabel, Slots
 from minikube_py.scheduler.framework import IntArray
@@ -40,27 +40,38 @@ class MachineType(NamedTuple):
         return f"type {self.name}"
 
 
+SAMPLE: Final = fields(
+    {
+        "app": text,
+        "machineType": text,
+        "coRunners": listed(whole(0, 10_000), 5, 5),
+        "runtimeSeconds": number(0, 10**9),
+        "instructions": whole(1, 2**63 - 1),
+    },
+    needed=("app", "runtimeSeconds", "instructions"),
+)
+
+
 class WhareMap(Slots):
     """args: `machineTypeLabel` of nodes (node.kubernetes.io/instance-type); `samples`: replace Firmament's final
     reports, `{app, machineType, coRunners: [idle, devils, rabbits, sheep, turtles], runtimeSeconds, instructions}`."""
 
     name = "WHARE"
     defaults: Mapping[str, Any] = {"machineTypeLabel": "node.kubernetes.io/instance-type", "samples": ()}
+    kinds = {"machineTypeLabel": text, "samples": listed(SAMPLE)}
     COST_LOWER_BOUND: Final = 96
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._types = ByLabel(str(self.args["machineTypeLabel"]))
+        self._types = ByLabel(self.args["machineTypeLabel"])
         self._psi: dict[tuple[str, str], list[int]] = {}
         self._xi: dict[tuple[str, CoRunners, str], list[int]] = {}
         self._beside: dict[str, CoRunners] = {}
         for each in self.args["samples"]:
-            known = ("app", "machineType", "coRunners", "runtimeSeconds", "instructions")
-            refuse_unknown(f"cost model {self.name}: a sample", each, known)
-            idle, devils, rabbits, sheep, turtles = each.get("coRunners", (0, 0, 0, 0, 0))
-            beside = (int(idle), int(devils), int(rabbits), int(sheep), int(turtles))
-            machine = str(each.get("machineType", ""))
-            self.record(str(each["app"]), machine, beside, float(each["runtimeSeconds"]), int(each["instructions"]))
+            beside = each.get("coRunners", (0, 0, 0, 0, 0))
+            self.record(
+                each["app"], each.get("machineType", ""), beside, each["runtimeSeconds"], each["instructions"]
+            )
 
     def record(self, app: str, machine_type: str, beside: CoRunners, runtime_s: float, instructions: int) -> None:
         """Records one finished run, as picoseconds per instruction."""

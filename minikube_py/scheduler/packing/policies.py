@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from minikube_py.scheduler.columns import Nodes
-from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.own_args import Kind, fields, listed, read_args, text, whole
 from minikube_py.scheduler.framework import (
     ASSIGNED_POD,
     MAX_NODE_SCORE,
@@ -52,6 +53,17 @@ ODD: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "pod asks for more than
 TOO_MANY: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, f"pod asks for more than {DEVICES_MAX} GPUs")
 BEYOND: Final = Status(Code.UNSCHEDULABLE, f"node(s) had more than {DEVICES_MAX} GPUs, which count as none")
 _LEVELS: Final = DEVICES_MAX
+WEIGHT_MAX: Final = 1_000_000
+"""With 64 devices on each of 100,000 nodes, 1,000 pods of this weight lose less than 2^63."""
+TYPICAL_POD: Final = fields(
+    {
+        "cpuMilli": whole(0, 10**9),
+        "gpuMilli": whole(0, WHOLE),
+        "gpus": whole(0, DEVICES_MAX),
+        "models": listed(text),
+        "weight": whole(1, WEIGHT_MAX),
+    }
+)
 
 
 def _refused(wanted: int) -> Status | None:
@@ -68,14 +80,13 @@ class GpuPolicy:
     name = ""
     node_local = True
     bounded = True
-    known: Sequence[str] = ("resource", "modelLabel")
+    known: Mapping[str, Kind] = {"resource": text, "modelLabel": text}
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
-        # A configuration file includes the kind of the args.
-        refuse_unknown(f'plugin "{self.name}"', set(args) - {"kind", "apiVersion"}, self.known)
-        self.resource = str(args.get("resource", GPU_RESOURCE))
+        self.args = read_args(f'plugin "{self.name}"', args, self.known)
+        self.resource: str = self.args.get("resource", GPU_RESOURCE)
         self.handle = handle
-        label = str(args.get("modelLabel", MODEL_LABEL))
+        label = self.args.get("modelLabel", MODEL_LABEL)
         self.devices = Devices(handle.columns, self.resource, label, self._rows_changed)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
@@ -236,12 +247,12 @@ class GpuFragmentation(_Scoring):
     `typicalPods` (args): `[{cpuMilli, gpuMilli, gpus, models, weight}]`; `gpuMilli` of each of its `gpus`."""
 
     name = "GpuFragmentation"
-    known = (*GpuPolicy.known, "typicalPods")
+    known = {**GpuPolicy.known, "typicalPods": listed(TYPICAL_POD)}
     cpu_limit = False
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         super().__init__(args, handle)
-        self.fragmentation = Fragmentation(_typical_pods(self.name, args.get("typicalPods")), self.cpu_limit)
+        self.fragmentation = Fragmentation(_typical_pods(self.name, self.args.get("typicalPods", ())), self.cpu_limit)
         amounts = self.fragmentation.worth.shape[1]
         self._usable: IntArray = np.zeros((0, amounts), np.int64)
         self._fitting: IntArray = np.zeros((0, amounts), np.int64)
@@ -328,23 +339,15 @@ def _distinct(left: IntArray) -> BoolArray:
     return found
 
 
-def _typical_pods(name: str, given: Any) -> dict[Shape, int]:
+def _typical_pods(name: str, given: Sequence[Mapping[str, Any]]) -> dict[Shape, int]:
     """Raises: ConfigError."""
-    weights: dict[Shape, int] = {}
-    for i, each in enumerate(given or ()):
-        try:
-            refuse_unknown(f"typicalPods[{i}]", each.keys(), ("cpuMilli", "gpuMilli", "gpus", "models", "weight"))
-            cpu_milli, gpu_milli, gpus = (int(each.get(name, 0)) for name in ("cpuMilli", "gpuMilli", "gpus"))
-            shape = Shape(cpu_milli, gpu_milli, gpus, tuple(each.get("models", ())))
-            weight = int(each.get("weight", 1))
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ConfigError(f'plugin "{name}": typicalPods[{i}]: {error}') from error
-        if not (0 <= shape.gpu_milli <= WHOLE and shape.cpu_milli >= 0 and shape.gpus >= 0 and weight > 0):
-            text = f"gpuMilli is 0 to {WHOLE}, weight more than 0, and nothing is negative"
-            raise ConfigError(f'plugin "{name}": typicalPods[{i}]: {text}')
-        weights[shape] = weights.get(shape, 0) + weight
-    if not weights:
+    if not given:
         raise ConfigError(f'plugin "{name}" needs the args typicalPods: the pods that are expected')
+    weights: dict[Shape, int] = {}
+    for each in given:
+        cpu_milli, gpu_milli, gpus = (each.get(field, 0) for field in ("cpuMilli", "gpuMilli", "gpus"))
+        shape = Shape(cpu_milli, gpu_milli, gpus, each.get("models", ()))
+        weights[shape] = weights.get(shape, 0) + each.get("weight", 1)
     return weights
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from minikube_py.scheduler.columns import Emptied, Nodes
 from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.own_args import anything, listed, mapped, one_of, text
 from minikube_py.scheduler.framework import (
     ASSIGNED_POD,
     MAX_NODE_SCORE,
@@ -26,9 +27,9 @@ from minikube_py.scheduler.framework import (
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.node_resources import TOO_MANY_PODS, codes_of
 from minikube_py.scheduler.prediction.predictor import FloatArray, asked, predictor_named
-from minikube_py.scheduler.prediction.usage import RESOURCES, Rows, meter_of, refuse_others
+from minikube_py.scheduler.prediction.usage import RESOURCES, Rows, args_of, meter_of
 
-_KNOWN: Final = ("predictor", "predictorArgs", "resources")
+_KNOWN: Final = {"predictor": text, "predictorArgs": mapped(anything), "resources": listed(one_of(RESOURCES), least=1)}
 
 
 class OvercommitByPrediction:
@@ -41,12 +42,9 @@ class OvercommitByPrediction:
     bounded = True
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
-        refuse_others(self.name, args, _KNOWN)
-        given = args.get("resources", RESOURCES)
-        if not isinstance(given, list | tuple) or not given or not all(each in RESOURCES for each in given):
-            raise ConfigError(f'plugin "{self.name}": resources are {given!r}; a list of cpu and memory is expected')
-        self.resources = tuple(dict.fromkeys(given))
-        self.predictor = predictor_named(str(args.get("predictor", "n-sigma")), args.get("predictorArgs"))
+        args = args_of(self.name, args, _KNOWN)
+        self.resources: Sequence[str] = tuple(dict.fromkeys(args.get("resources", RESOURCES)))
+        self.predictor = predictor_named(args.get("predictor", "n-sigma"), args.get("predictorArgs"))
         self.meter = meter_of(self.name, args, handle.clock, self.predictor.samples)
         self._ahead = self.predictor.looks_ahead
         if self._ahead and not callable(getattr(self.meter.source, "ahead", None)):

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from minikube_py.own_code import RAISED, BadCode, find_class, load, name_of, require_one, told
-from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.own_args import Kind, anything, number, read_args, whole
 
 GROUP: Final = "minikube_py.predictors"
 STEP_MINUTES: Final = 5
@@ -81,24 +82,23 @@ class Predictor:
     looks_ahead = False
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        refuse_unknown(f"predictor {self.name}", args or (), self.defaults)
-        self.args = {**self.defaults, **(args or {})}
+        given = read_args(f"predictor {self.name}", args or {}, dict.fromkeys(self.defaults, anything))
+        self.args = {**self.defaults, **given}
+
+    def read(self, name: str, kind: Kind) -> Any:
+        """An argument of that kind (`scheduler.configuration.own_args`). Raises: ConfigError."""
+        try:
+            return kind(self.args[name], name)
+        except ConfigError as error:
+            raise ConfigError(f"predictor {self.name}: {error}") from None
 
     def number(self, name: str, low: float, high: float) -> float:
         """An argument from `low` to `high`. Raises: ConfigError."""
-        value = self.args[name]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise ConfigError(
-                f"predictor {self.name}: {name} is {value!r}; a number from {low:g} to {high:g} is expected"
-            )
-        return float(value)
+        return float(self.read(name, number(low, high)))
 
     def count(self, name: str, low: int, high: int) -> int:
         """An integer argument. Raises: ConfigError."""
-        value = self.number(name, low, high)
-        if value != int(value):
-            raise ConfigError(f"predictor {self.name}: {name} is {value!r}; a whole number is expected")
-        return int(value)
+        return int(self.read(name, whole(low, high)))
 
     def peak(self, past: Past) -> float:
         """The predicted peak of these pods' total usage while they run."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.own_args import anything, fields, listed, mapped, text
 from minikube_py.scheduler.prediction.predictor import SAMPLES_MAX, FloatArray, Past, Predictor, predictor_named
 
 SIGMAS_MAX: Final = 1000.0
@@ -169,6 +169,12 @@ class HoltWinters(Known):
         return max(0.0, highest + self.sigmas * deviation)
 
 
+def _part(value: Any, path: str) -> dict[str, Any]:
+    given = {"predictor": value} if isinstance(value, str) else value
+    found: dict[str, Any] = fields({"predictor": text, "args": mapped(anything)}, needed=("predictor",))(given, path)
+    return found
+
+
 class MaxOf(Predictor):
     """The highest of several predictors: `of`, each a name, or `{predictor, args}`."""
 
@@ -177,15 +183,8 @@ class MaxOf(Predictor):
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         super().__init__(args)
-        given = self.args["of"]
-        if not isinstance(given, list | tuple) or not given:
-            raise ConfigError(f"predictor {self.name}: of is {given!r}; a list of predictors is expected")
-        self.parts = [
-            predictor_named(str(each.get("predictor", "")), each.get("args") or {})
-            if isinstance(each, Mapping)
-            else predictor_named(str(each))
-            for each in given
-        ]
+        given = self.read("of", listed(_part, least=1, most=20))
+        self.parts = [predictor_named(each["predictor"], each.get("args", {})) for each in given]
         self.samples = max(part.samples for part in self.parts)
         self.looks_ahead = any(part.looks_ahead for part in self.parts)
 

@@ -17,13 +17,15 @@ import numpy as np
 from minikube_py.fields.quantity import QuantityError, wide_units
 from minikube_py.scheduler.columns import Nodes
 from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.own_args import Kind, anything, mapped, number, wrong
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, CycleState, Handle, IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
 from minikube_py.scheduler.prediction.predictor import FloatArray
-from minikube_py.scheduler.prediction.usage import RESOURCES, Meter, Rows, meter_of, refuse_others
+from minikube_py.scheduler.prediction.usage import RESOURCES, Meter, Rows, args_of, meter_of
 
 WINDOW: Final = 3
 """Samples: 15 minutes, as for a load watcher."""
+ANY_NUMBER: Final = number(-1e15, 1e15)
 _NOT_HERE: Final = ("metricProvider", "watcherAddress")
 
 
@@ -60,31 +62,42 @@ def rounded(value: float) -> int:
     return math.floor(value + 0.5)
 
 
+def _multiplier(value: Any, path: str) -> float:
+    """A number, or as upstream's a text of one."""
+    try:
+        value = float(value) if isinstance(value, str) and len(value) < 40 else value
+    except ValueError:
+        pass
+    return number(0, 1e6)(value, path) if value != "" else 0.0
+
+
+def _amount(value: Any, path: str) -> int:
+    try:
+        return wide_units(CPU, value)
+    except (TypeError, QuantityError):
+        raise wrong(value, path, "must be an amount of CPU, such as 500m") from None
+
+
 class _ByLoad:
     """Scores nodes by their pods' load: by slot, the unseen load, and mean and deviation of each resource."""
 
     name = ""
     bounded = True
-    known: Sequence[str] = ()
+    known: Mapping[str, Kind] = {}
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
+        self.args = args_of(self.name, args, {**self.known, **dict.fromkeys(_NOT_HERE, anything)})
         for each in _NOT_HERE:
-            if args.get(each):
+            if self.args.get(each):
                 raise ConfigError(f'plugin "{self.name}": {each} is not supported; name a source of usage as usage')
-        refuse_others(self.name, args, self.known)
-        self.args = args
         self.handle = handle
-        self.meter: Meter = meter_of(self.name, args, handle.clock, WINDOW)
+        self.meter: Meter = meter_of(self.name, self.args, handle.clock, WINDOW)
         self.rows = Rows(handle.columns, self.meter, 1 + 2 * len(RESOURCES), self._load)
 
     def number(self, field: str, usual: float, least: float) -> float:
-        """As upstream's defaults: `usual` if absent or below `least`. Raises: ConfigError."""
-        value = self.args.get(field)
-        if value is None:
-            return usual
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError(f'plugin "{self.name}": {field} is {value!r}; a number is expected')
-        return float(value) if value >= least else usual
+        """As upstream's defaults: `usual` if absent or below `least`."""
+        value: float = self.args.get(field, usual)
+        return value if value >= least else usual
 
     def _load(self, node: NodeInfo) -> Sequence[float]:
         found = [0.0]
@@ -115,24 +128,22 @@ class TargetLoadPacking(_ByLoad):
     """Fills nodes up to `targetUtilization` percent (40) of their CPU, and spreads above that."""
 
     name = "TargetLoadPacking"
-    known = ("targetUtilization", "defaultRequests", "defaultRequestsMultiplier")
+    known = {
+        "targetUtilization": ANY_NUMBER,
+        "defaultRequests": mapped(_amount),
+        "defaultRequestsMultiplier": _multiplier,
+    }
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         self.target = 40.0
-        self.default_milli, self.multiplier = 1000, 1.5
+        self.default_milli = 1000
         super().__init__(args, handle)
         self.target = self.number("targetUtilization", 40, 1)
         if self.target >= 100:
             raise ConfigError(f'plugin "{self.name}": targetUtilization is {self.target:g}; less than 100 is expected')
-        try:
-            self.multiplier = float(args.get("defaultRequestsMultiplier") or 1.5)
-            if not 0 <= self.multiplier <= 1e6:
-                raise ValueError(f"{self.multiplier:g}; a number from 0 to 1e6 is expected")
-            requests = args.get("defaultRequests")
-            if requests is not None:
-                self.default_milli = wide_units(CPU, requests[CPU]) if CPU in requests else 0
-        except (TypeError, ValueError, QuantityError) as error:
-            raise ConfigError(f'plugin "{self.name}": defaultRequests or their multiplier: {error}') from error
+        self.multiplier: float = self.args.get("defaultRequestsMultiplier") or 1.5
+        if "defaultRequests" in self.args:
+            self.default_milli = self.args["defaultRequests"].get(CPU, 0)
 
     def expected(self, pod: PodInfo) -> int:
         """The expected CPU usage of a new pod: limits; else requests times the multiplier; else the default."""
@@ -158,7 +169,7 @@ class LoadVariationRiskBalancing(_ByLoad):
     """The lower of the CPU and memory scores by mean load and deviation: (1 - risk) x 100."""
 
     name = "LoadVariationRiskBalancing"
-    known = ("safeVarianceMargin", "safeVarianceSensitivity")
+    known = {"safeVarianceMargin": ANY_NUMBER, "safeVarianceSensitivity": ANY_NUMBER}
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         super().__init__(args, handle)

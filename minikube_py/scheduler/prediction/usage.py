@@ -14,7 +14,8 @@ import numpy as np
 from minikube_py.env import Clock
 from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.own_args import Kind, anything, mapped, read_args, text
 from minikube_py.scheduler.framework import IntArray, PluginError
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
 from minikube_py.scheduler.prediction.predictor import STEP_MINUTES, FloatArray, Past, PredictionError
@@ -127,13 +128,11 @@ class Meter:
 
 def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> Meter:
     """By the args `usage` (FILE.py:CLASS or MODULE:CLASS) and `usageArgs`. Raises: ConfigError."""
-    target, given = args.get("usage"), args.get("usageArgs") or {}
-    if not isinstance(target, str) or not target:
+    target, given = args.get("usage"), args.get("usageArgs", {})
+    if target is None:
         raise ConfigError(
             f'plugin "{plugin}" needs the args usage: what says what pods use, as FILE.py:CLASS or MODULE:CLASS'
         )
-    if not isinstance(given, Mapping):
-        raise ConfigError(f'plugin "{plugin}": usageArgs are {given!r}; a mapping is expected')
     try:
         kind = find_class(target, "usage")
         source = kind(**given)
@@ -146,11 +145,9 @@ def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> M
     return Meter(source, name_of(kind, target, "name"), clock, keep)
 
 
-def refuse_others(plugin: str, args: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raises: ConfigError for an argument of neither the plugin nor its source of usage."""
-    # A configuration file includes the kind of the args.
-    given = (each for each in args if each not in ("kind", "apiVersion"))
-    refuse_unknown(f'plugin "{plugin}"', given, (*known, "usage", "usageArgs"))
+def args_of(plugin: str, args: Any, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """Those of the plugin and its source of usage. Raises: ConfigError."""
+    return read_args(f'plugin "{plugin}"', args, {**kinds, "usage": text, "usageArgs": mapped(anything)})
 
 
 class Rows:

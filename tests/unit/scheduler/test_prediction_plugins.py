@@ -418,22 +418,22 @@ def test_a_source_that_lies_is_named_with_the_pod(tmp_path: Path, usage: Any, wr
         (TargetLoadPacking, {"usage": None}, 'plugin "TargetLoadPacking" needs the args usage'),
         (TargetLoadPacking, {"watcherAddress": "http://x"}, "watcherAddress is not supported; name a source"),
         (TargetLoadPacking, {"targetUtilization": 100}, "targetUtilization is 100; less than 100 is expected"),
-        (TargetLoadPacking, {"targetUtilization": "much"}, "targetUtilization is 'much'; a number is expected"),
-        (TargetLoadPacking, {"defaultRequestsMultiplier": "x"}, "defaultRequests or their multiplier"),
+        (TargetLoadPacking, {"targetUtilization": "much"}, "targetUtilization: Invalid value: .much.: must"),
+        (TargetLoadPacking, {"defaultRequestsMultiplier": "x"}, "Multiplier: Invalid value: .x.: must"),
         *(
-            (TargetLoadPacking, {"defaultRequestsMultiplier": each}, f"multiplier: {each}; a number from 0 to 1e6 is")
+            (TargetLoadPacking, {"defaultRequestsMultiplier": each}, f"Multiplier: Invalid value: {each}.*: must be")
             for each in ("nan", "inf", "-3")
         ),
         (LoadVariationRiskBalancing, {"margin": 3}, "has no argument 'margin'; it has: safeVarianceMargin, "),
         (OvercommitByPrediction, {"predictor": "nobody"}, "there is no predictor 'nobody'"),
         (OvercommitByPrediction, {"predictor": "oracle"}, "oracle looks ahead; Told does not know the future"),
         *(
-            (OvercommitByPrediction, {"resources": each}, "; a list of cpu and memory is expected")
+            (OvercommitByPrediction, {"resources": each}, "resources.*: Invalid value: .*: must be (a list|one of cpu)")
             for each in (["disk"], [], 5, [["cpu"]], "cpu", {"cpu": 1})
         ),
         (OvercommitByPrediction, {"usage": "nowhere.py:X"}, "there is no file nowhere.py"),
         (OvercommitByPrediction, {"usageArgs": {"a": 1}}, "source of usage .*told.py:Told: TypeError"),
-        (OvercommitByPrediction, {"usageArgs": 3}, "usageArgs are 3; a mapping is expected"),
+        (OvercommitByPrediction, {"usageArgs": 3}, "usageArgs: Invalid value: 3: must be a mapping"),
     ],
 )
 def test_args_that_cannot_be_are_refused(tmp_path: Path, kind: Any, args: dict[str, Any], wrong: str) -> None:

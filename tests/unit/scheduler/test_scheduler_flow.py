@@ -417,12 +417,15 @@ async def test_a_model_that_loses_its_statistics_says_so(tmp_path: Path) -> None
     [
         ({"costModel": "CHEAPEST"}, "there is no cost model 'CHEAPEST'; the models are: TRIVIAL, RANDOM, SJF, "),
         ({"costModel": "/no/such.py:M"}, "there is no file /no/such.py"),
-        ({"costModel": 7}, "costModel is 7; a text is expected"),
+        ({"costModel": 7}, "costModel: Invalid value: 7: must be a text of 1 to 316 characters"),
         ({"solver": "simplex"}, "there is no solver 'simplex'"),
-        ({"maxPods": 0}, "maxPods is 0; a whole number from 1 is expected"),
-        ({"retrySeconds": 0}, "retrySeconds is 0; seconds, over 0 is expected"),
+        ({"maxPods": 0}, "maxPods: Invalid value: 0: must be a whole number from 1 to 10,000,000"),
+        ({"retrySeconds": 0}, "retrySeconds: Invalid value: 0: must be a number from 0.001 to 1,000,000"),
         ({"rounds": 3}, "has no argument 'rounds'; it has: costModel, modelArgs, solver, maxPods, "),
-        ({"costModel": "COCO", "modelArgs": {"resources": 3}}, "cost model COCO: TypeError"),
+        (
+            {"costModel": "COCO", "modelArgs": {"resources": 3}},
+            "cost model COCO: resources: Invalid value: 3: must be a list of 0 to 20 items",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_refused_in_one_line(args: dict[str, Any], told: str) -> None:

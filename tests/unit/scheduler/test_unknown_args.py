@@ -12,7 +12,7 @@ from minikube_py.cli.main import main
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.placement import read_args
-from minikube_py.scheduler.packing.policies import POLICIES, _typical_pods
+from minikube_py.scheduler.packing.policies import POLICIES
 from minikube_py.scheduler.prediction.predictor import predictor_named
 from minikube_py.scheduler.prediction.predictors import PREDICTORS
 
@@ -41,10 +41,11 @@ def test_of_a_policy_of_packing(policy: str) -> None:
 
 
 def test_below_the_first_level() -> None:
+    handle: Any = None
     refused("onn", lambda: model_named("QUINCY", {"inputs": {"a": {"gib": 8, "onn": {}}}}, random.Random(0)))
     sample = {"app": "a", "runtimeSeconds": 1, "instructions": 1, "corunners": []}
     refused("corunners", lambda: model_named("WHARE", {"samples": [sample]}, random.Random(0)))
-    refused("gpu", lambda: _typical_pods("GpuFragmentation", [{"gpu": 1}]))
+    refused("gpu", lambda: POLICIES["fgd"]({"typicalPods": [{"gpu": 1}]}, handle))
     refused("rounds", lambda: read_args({"rounds": 1}))
 
 
