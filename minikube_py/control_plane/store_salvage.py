@@ -12,6 +12,7 @@ from typing import Any
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.store_snapshots import ID_BITS
 from minikube_py.env import Rng, open_regular
+from minikube_py.mvcc.snapshot import records as records_of
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta, Term
 from minikube_py.store.data_dir import LOCK_NAME, DataDir, DataDirBusy
@@ -131,9 +132,8 @@ def write(salvaged: Salvaged, folder: Path, rng: Rng, *, exact: bool = False) ->
         try:
             part, file = files.write_incoming()
             file.write_at(0, writer.head_bytes)
-            for records in state.snapshot():
-                if records:
-                    file.write_at(writer.size_bytes, writer.chunk(records))
+            for records in filter(None, records_of(state)):
+                file.write_at(writer.size_bytes, writer.chunk(records))
             file.write_at(writer.size_bytes, writer.end())
             file.sync()
             file.close()

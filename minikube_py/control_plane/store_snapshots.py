@@ -11,7 +11,7 @@ from pathlib import Path
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.env import Rng
 from minikube_py.errors import Corruption
-from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.snapshot import restore as state_of
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta, Term
 from minikube_py.store.data_dir import DataDir
@@ -69,7 +69,7 @@ def opened(path: Path) -> Iterator[SnapshotReader]:
 def verify(path: Path) -> SnapshotReport:
     """Reads all of it, and builds the state as a member would. Raises: SetupError, Corruption."""
     with opened(path) as reader:
-        state = StateMachine.restore(reader.chunks())
+        state = state_of(reader.chunks())
         head = reader.head
         return SnapshotReport(
             head,

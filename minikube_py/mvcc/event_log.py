@@ -5,8 +5,9 @@ Every revision after the first retained one has at least one event, so a revisio
 from __future__ import annotations
 
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
+from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.types import Event
 
 Events = tuple[Event, ...]
@@ -63,3 +64,17 @@ class EventLog:
         if self._gone > 1024 and self._gone * 4 > len(self._entries):
             del self._entries[: self._gone]
             self._gone = 0
+
+
+class View(Protocol):
+    """What the parts of a state machine may read of it, and not change."""
+
+    @property
+    def revision(self) -> int: ...
+    @property
+    def compact_revision(self) -> int: ...
+    @property
+    def index(self) -> KeyIndex: ...
+    @property
+    def log(self) -> EventLog: ...
+    def require_retained(self, revision: int) -> None: ...

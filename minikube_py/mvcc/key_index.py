@@ -10,14 +10,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from sortedcontainers import SortedList
 
 from minikube_py.mvcc.types import FROM_KEY, Event, KeyValue
-
-if TYPE_CHECKING:
-    from minikube_py.mvcc.ahead import Endings
 
 KEY_VALUE_BYTES: Final = 200
 """Memory of one version beyond its key and value: tuple, ints, its places in dictionary and list."""
@@ -33,6 +30,14 @@ def end_of(range_end: bytes) -> bytes | None:
 
 def tombstone(key: bytes, revision: int) -> KeyValue:
     return KeyValue(key, b"", 0, revision, 0, 0)
+
+
+class Endings(NamedTuple):
+    """The deletion of `keys`, in order: the events, and for each key its last version with its tombstone."""
+
+    keys: Sequence[bytes]
+    events: list[Event]
+    histories: list[list[KeyValue]]
 
 
 class KeyIndex:
@@ -74,7 +79,7 @@ class KeyIndex:
 
     def end(self, endings: Endings) -> list[Event]:
         """As `delete` for each of the keys, in one step."""
-        _, keys, events, histories, _ = endings
+        keys, events, histories = endings
         low = self.live.bisect_left(keys[0])
         if self.live[low + len(keys) - 1] == keys[-1]:
             del self.live[low : low + len(keys)]

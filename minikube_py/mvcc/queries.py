@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.asked import Asked
@@ -18,13 +18,12 @@ from minikube_py.index.contract import Matches, Order
 from minikube_py.index.planner import COLUMNS, Plan, Way, plan
 from minikube_py.index.reports import Choice
 from minikube_py.index.table import Table
+from minikube_py.mvcc.event_log import View
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.scanned import Scanned
+from minikube_py.mvcc.tables import Tables
 from minikube_py.mvcc.types import KeyValue, QueryStats, RangeRequest
 from minikube_py.own_code import RAISED
-
-if TYPE_CHECKING:
-    from minikube_py.mvcc.state import StateMachine
 
 Tests = tuple[Test, ...]
 
@@ -42,9 +41,9 @@ class Query:
 
     __slots__ = ("asked", "end", "field_set", "first", "plans", "readings", "single", "table")
 
-    def __init__(self, state: StateMachine, request: RangeRequest, fields: Sequence[str]) -> None:
-        self.field_set, self.asked = state.tables.covering(request.key, request.range_end, [*fields, *request.fields])
-        self.table: Table | None = state.tables.serving(self.field_set.name, self.asked)
+    def __init__(self, tables: Tables, request: RangeRequest, fields: Sequence[str]) -> None:
+        self.field_set, self.asked = tables.covering(request.key, request.range_end, [*fields, *request.fields])
+        self.table: Table | None = tables.serving(self.field_set.name, self.asked)
         self.readings = readings_of(self.field_set, fields)
         self.single = not request.range_end
         # Bounds that exclude none of the FieldSet's objects are open.
@@ -78,14 +77,15 @@ class Explained(NamedTuple):
 class Queries:
     """Answers the queries of one state machine."""
 
-    def __init__(self, state: StateMachine) -> None:
-        self._state = state
+    def __init__(self, view: View, tables: Tables) -> None:
+        self._view = view
+        self._tables = tables
         self._version = -1
         self._known: dict[tuple[object, ...], Query] = {}
 
     def read(self, request: RangeRequest) -> tuple[Query, Tests]:
         """Raises: InvalidRequest."""
-        tables = self._state.tables
+        tables = self._tables
         if self._version != tables.version or len(self._known) >= QUERIES_MAX:
             self._known.clear()
             self._version = tables.version
@@ -94,7 +94,7 @@ class Queries:
         place = (fields, request.key, request.range_end, request.fields)
         query = self._known.get(place)
         if query is None:
-            query = self._known[place] = Query(self._state, request, fields)
+            query = self._known[place] = Query(tables, request, fields)
         return query, () if where is None else read_where(where, query.readings)
 
     def answer(self, query: Query, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
@@ -149,14 +149,14 @@ class Queries:
     # -- fields without a table ----------------------------------------------------------------------------------------
 
     def _scan(self, query: Query, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
-        kvs = self._state.index.range_at(request.key, request.range_end, at)
+        kvs = self._view.index.range_at(request.key, request.range_end, at)
         scanned = self.scanned(query, kvs, at)
         matches = scanned.answer(tests, request.limit)
         return matches, QueryStats("scan", len(scanned.rows), scanned.decoded)
 
     def scanned(self, query: Query, kvs: list[KeyValue], at: int) -> Scanned:
         """The requested fields of these objects at revision `at`."""
-        return Scanned.of(self._state, _only(query.field_set, query.asked), kvs, at)
+        return Scanned.of(self._view, _only(query.field_set, query.asked), kvs, at)
 
     # -- explaining ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Queries:
         if not request.where:
             raise InvalidRequest("nothing to explain without a condition: give at least one comparison")
         query, tests = self.read(request)
-        objects = self._state.index.count(request.key, request.range_end)
+        objects = self._view.index.count(request.key, request.range_end)
         table = query.table
         scan = Choice("", "scan", DECODE_US * objects, -1.0)
         if table is None:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.index.contract import Row
+from minikube_py.mvcc.event_log import View
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.queries import Explained as Explained
 from minikube_py.mvcc.queries import Queries
+from minikube_py.mvcc.tables import Tables
 from minikube_py.mvcc.types import Event, KeyValue, QueryStats, RangeRequest, RangeResult
-
-if TYPE_CHECKING:
-    from minikube_py.mvcc.state import StateMachine
 
 LIMIT_REACHABLE: Final = 1 << 40
 """No store holds this many keys: a larger limit means none."""
@@ -33,9 +32,9 @@ SORT_KEY: Final = {
 class Reads:
     """Answers range requests over the parts of one state machine."""
 
-    def __init__(self, state: StateMachine) -> None:
-        self._state = state
-        self._queries = Queries(state)
+    def __init__(self, view: View, tables: Tables) -> None:
+        self._view = view
+        self._queries = Queries(view, tables)
 
     def range(self, request: RangeRequest, now: int, pending: Sequence[Event]) -> RangeResult:
         """`now` is the revision of the key index; `pending` are its events not yet in the log.
@@ -48,11 +47,11 @@ class Reads:
             at = now
         elif at > now:
             raise FutureRevision(at, now)
-        elif at < self._state.compact_revision:
-            raise Compacted(at, self._state.compact_revision)
+        elif at < self._view.compact_revision:
+            raise Compacted(at, self._view.compact_revision)
         if request.where is not None or request.fields:
             return self._indexed(request, at, now)
-        index = self._state.index
+        index = self._view.index
         key, range_end = request.key, request.range_end
         if request.count_only:
             return RangeResult([], self._count(key, range_end, at, now, pending), False, now)
@@ -69,13 +68,13 @@ class Reads:
     def _count(self, key: bytes, range_end: bytes, at: int, now: int, pending: Sequence[Event]) -> int:
         """How many keys of the range existed at `at`: the current ones, minus those created since, plus those
         deleted."""
-        index = self._state.index
+        index = self._view.index
         if not range_end:
             return len(index.range_at(key, range_end, at))
         count = index.count(key, range_end)
         if at == now:
             return count
-        log = self._state.log
+        log = self._view.log
         since = min(now, log.last) - at
         if since > len(index.live) + len(index.dead):
             return len(index.range_at(key, range_end, at))
@@ -90,7 +89,7 @@ class Reads:
         return count
 
     def _indexed(self, request: RangeRequest, at: int, now: int) -> RangeResult:
-        index = self._state.index
+        index = self._view.index
         query, tests = self._queries.read(request)
         if request.where is not None:
             # A filter or a custom order needs all keys; the limit is applied at the end.
@@ -130,8 +129,8 @@ class Reads:
         at = request.revision if request.revision > 0 else now
         if at > now:
             raise FutureRevision(at, now)
-        if at < self._state.compact_revision:
-            raise Compacted(at, self._state.compact_revision)
+        if at < self._view.compact_revision:
+            raise Compacted(at, self._view.compact_revision)
         if not 0 <= request.limit < LIMIT_REACHABLE:
             request = request._replace(limit=0)
         return self._queries.explain(request, at)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from minikube_py.fields.evaluate import NO_TOTALS, Reader, Row, Totals
 from minikube_py.fields.spec import FieldSet
@@ -15,10 +15,8 @@ from minikube_py.fields.where import Test, predicate_of
 from minikube_py.index.contract import Matches
 from minikube_py.index.table import Sum
 from minikube_py.mvcc.decoding import decode
+from minikube_py.mvcc.event_log import View
 from minikube_py.mvcc.types import KeyValue, prefix_end
-
-if TYPE_CHECKING:
-    from minikube_py.mvcc.state import StateMachine
 
 PAGE_KEYS: Final = 256
 
@@ -33,20 +31,20 @@ class Scanned:
         self.decoded = 0
 
     @classmethod
-    def of(cls, state: StateMachine, field_set: FieldSet, kvs: Iterable[KeyValue], at: int) -> Scanned:
+    def of(cls, view: View, field_set: FieldSet, kvs: Iterable[KeyValue], at: int) -> Scanned:
         """Of `kvs`, the objects at `at`, with the sums over all that referred to them then."""
         scanned = cls(field_set)
-        for _ in scanned.take_sums(state, at):
+        for _ in scanned.take_sums(view, at):
             pass
         for kv in kvs:
             if kv.key.startswith(field_set.prefix):
                 scanned.rows[kv.key] = scanned.row(kv)
         return scanned
 
-    def take_sums(self, state: StateMachine, at: int) -> Generator[None, None, None]:
+    def take_sums(self, view: View, at: int) -> Generator[None, None, None]:
         """Runs in slices, before the first row."""
         for total in self._sums:
-            for kvs in _pages(state, total.source_prefix, at):
+            for kvs in _pages(view, total.source_prefix, at):
                 for kv in kvs:
                     total.update(kv.key, decode(kv.value))
                 self.decoded += len(kvs)
@@ -68,21 +66,21 @@ class Scanned:
         return Matches(kept, len(found), len(kept) < len(found), len(self.rows))
 
 
-def hash_of_rows(state: StateMachine, field_set: FieldSet, at: int) -> Generator[None, None, int]:
+def hash_of_rows(view: View, field_set: FieldSet, at: int) -> Generator[None, None, int]:
     """Equals `ColumnIndex.hash` of these rows, in slices."""
     scanned = Scanned(field_set)
-    yield from scanned.take_sums(state, at)
+    yield from scanned.take_sums(view, at)
     digest = hashlib.blake2b(digest_size=8)
-    for kvs in _pages(state, field_set.prefix, at):
+    for kvs in _pages(view, field_set.prefix, at):
         for kv in kvs:
             digest.update(repr((kv.key, sorted(scanned.row(kv).items()))).encode())
         yield
     return int.from_bytes(digest.digest(), "big")
 
 
-def _pages(state: StateMachine, prefix: bytes, at: int) -> Generator[list[KeyValue], None, None]:
+def _pages(view: View, prefix: bytes, at: int) -> Generator[list[KeyValue], None, None]:
     start: bytes | None = prefix
     while start is not None:
-        state.require_retained(at)
-        kvs, start = state.index.page_at(start, prefix_end(prefix), at, PAGE_KEYS)
+        view.require_retained(at)
+        kvs, start = view.index.page_at(start, prefix_end(prefix), at, PAGE_KEYS)
         yield kvs

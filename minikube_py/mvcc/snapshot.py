@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from minikube_py.errors import Corruption, MinikubeError, shown
+from minikube_py.fields.spec import FieldSet
 from minikube_py.mvcc.auth import are_users_and_roles
 from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field_set_to_plain
 from minikube_py.mvcc.event_log import EventLog, Events
 from minikube_py.mvcc.lease import Lease
+from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Alarm, Event, KeyValue
 from minikube_py.mvcc.versions import FIRST, LATEST, RELEASES, TooNew
-
-if TYPE_CHECKING:
-    from minikube_py.fields.spec import FieldSet
-    from minikube_py.mvcc.state import StateMachine
 
 FORMAT: Final = 3
 """Format 1 had no sessions; 3 has the version of the rules and the grants' numbers. It is written only if the version
@@ -120,13 +118,15 @@ def _is_event(event: Any) -> bool:
     return isinstance(event, list) and list(map(type, event)) in ([bytes], [bytes, bytes, int])
 
 
-def load(state: StateMachine, slices: Iterable[list[Any]]) -> None:
-    """Fills a new `state`. Raises: Corruption if the records are not those of one complete snapshot."""
-    loader = Loader(state)
+def restore(slices: Iterable[list[Any]]) -> StateMachine:
+    """The state machine of the records: same answers at every retained revision. Raises: Corruption if they are not
+    those of one complete snapshot."""
+    loader = Loader(StateMachine(FIRST))
     for each in slices:
         loader.feed(each)
     for _ in loader.finish():
         pass
+    return loader.state
 
 
 class Loader:

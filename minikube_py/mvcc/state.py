@@ -18,7 +18,7 @@ from minikube_py.fields.asked import Asked, parts_of
 from minikube_py.fields.spec import FieldSet
 from minikube_py.index.declared import INDEXES_PREFIX, declared_since, dump, key_of, parse
 from minikube_py.index.table import Table
-from minikube_py.mvcc.ahead import LARGE_KEYS, Endings, endings, rows_ready
+from minikube_py.mvcc.ahead import LARGE_KEYS, Ahead
 from minikube_py.mvcc.alarms import Alarms
 from minikube_py.mvcc.auth import Auth
 from minikube_py.mvcc.budgets import check_compares, check_reads
@@ -29,7 +29,6 @@ from minikube_py.mvcc.lease import Leases
 from minikube_py.mvcc.reads import Explained, Reads
 from minikube_py.mvcc.scanned import hash_of_rows
 from minikube_py.mvcc.sessions import Sessions
-from minikube_py.mvcc.snapshot import load, records
 from minikube_py.mvcc.successor import FIRST_REVISION, oldest_revision
 from minikube_py.mvcc.tables import RowsEnded, Tables, described
 from minikube_py.mvcc.txn import KEY_NOT_FOUND, RESERVED, Path, check, mark_single, path, taken
@@ -69,7 +68,7 @@ from minikube_py.mvcc.types import (
     prefix_end,
 )
 from minikube_py.mvcc.validate import validate, validate_range
-from minikube_py.mvcc.versions import FIRST, GRANTS_HAVE_NAMES, LATEST, TXNS_HAVE_BUDGETS, TooNew
+from minikube_py.mvcc.versions import GRANTS_HAVE_NAMES, LATEST, TXNS_HAVE_BUDGETS, TooNew
 
 HASHED_PER_STEP: Final = 500
 ERROR_CHARS_MAX: Final = 500
@@ -100,9 +99,8 @@ class StateMachine:
         self.auth = Auth()
         self.before_compact: list[Callable[[int], None]] = []
         """Called with a compaction's revision before it takes effect: the last chance to read what it frees."""
-        self.endings: Endings | None = None
-        """What `ahead.prepare` made for the deletion that is applied next."""
-        self._reads = Reads(self)
+        self.ahead = Ahead(self, self.lessor, self.tables, self.auth)
+        self._reads = Reads(self, self.tables)
         self._untrimmed = FIRST_REVISION + 1
         self._trimmed_events = 0
         self._apply: dict[type, Callable[[Any], Result]] = {
@@ -159,7 +157,7 @@ class StateMachine:
         check(delete)
         self._check_delete(delete)
         events: list[Event] = []
-        rows = rows_ready(self, (self.revision + 1, delete.key, delete.range_end))
+        rows = self.ahead.rows((self.revision + 1, delete.key, delete.range_end))
         result = self._delete(delete, self.revision + 1, events)
         self._commit(events, rows)
         return result
@@ -217,11 +215,11 @@ class StateMachine:
     def _apply_revoke(self, revoke: LeaseRevoke) -> LeaseResult:
         lease = self.lessor.get(revoke.id, revoke.granted)
         revision = self.revision + 1
-        rows = rows_ready(self, (revision, lease.id, b""))
+        rows = self.ahead.rows((revision, lease.id, b""))
         if len(lease.keys) < LARGE_KEYS:
             events = [self.index.delete(key, revision) for key in sorted(lease.keys)]
         else:
-            events = self.index.end(endings(self, (revision, lease.id, b"")))
+            events = self.index.end(self.ahead.endings((revision, lease.id, b"")))
         del self.lessor.by_id[lease.id]
         self._commit(events, rows)
         self.last_lease = LeaseResult(self.revision, lease.id, 0)
@@ -369,7 +367,7 @@ class StateMachine:
     def _delete(self, delete: DeleteRange, revision: int, events: list[Event]) -> DeleteResult:
         key, range_end, prev_kv = delete
         if range_end and self.index.count(key, range_end) >= LARGE_KEYS:
-            ended = self.index.end(endings(self, (revision, key, range_end)))
+            ended = self.index.end(self.ahead.endings((revision, key, range_end)))
         else:
             ended = [self.index.delete(each, revision) for each in list(self.index.keys(key, range_end))]
         previous = cast(list[KeyValue], [event[2] for event in ended])
@@ -522,17 +520,6 @@ class StateMachine:
         return table
 
     # -- snapshots -------------------------------------------------------------------------------------------------
-
-    def snapshot(self) -> Iterator[list[Any]]:
-        """The state as of this call as msgpack-able records, in slices to be taken while later applies go on."""
-        return records(self)
-
-    @classmethod
-    def restore(cls, slices: Iterable[list[Any]]) -> StateMachine:
-        """The state machine of the records: same answers at every retained revision. Raises: Corruption."""
-        state = cls(FIRST)
-        load(state, slices)
-        return state
 
     def load(self, revision: int, compact_revision: int, versions: Iterable[KeyValue]) -> None:
         """For the module snapshot: takes over once all revisions have been committed again."""

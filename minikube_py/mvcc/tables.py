@@ -8,7 +8,7 @@ to be decoded."""
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.asked import Asked, asked_of
@@ -21,12 +21,10 @@ from minikube_py.index.reports import IndexReport
 from minikube_py.index.running import Counts, Running
 from minikube_py.index.table import Change, Table
 from minikube_py.mvcc.decoding import changes_of
+from minikube_py.mvcc.event_log import View
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.successor import Successor
 from minikube_py.mvcc.types import Event, prefix_end
-
-if TYPE_CHECKING:
-    from minikube_py.mvcc.state import StateMachine
 
 MAX_FIELD_SETS = 64
 NOT_JSON = "are not JSON and cannot be read"
@@ -301,7 +299,7 @@ class Tables:
         table = self.by_name.get(name)
         return name not in self.degraded and (table is None or table.field_set != self.effective[name])
 
-    def build(self, state: StateMachine, rows: int) -> bool:
+    def build(self, view: View, rows: int) -> bool:
         """Adds about `rows` more rows to incomplete tables; True while there is more to do."""
         if self._retired:
             if _disposed(self._retired[-1], rows):
@@ -321,11 +319,11 @@ class Tables:
         for name in self.effective:
             if self._outgrown(name):
                 try:
-                    self._succeed(state, name, rows)
+                    self._succeed(view, name, rows)
                 except MemoryError:
                     raise
                 except Exception as error:
-                    self._held_back(name, state.revision, described(error))
+                    self._held_back(name, view.revision, described(error))
                 return True
         return False
 
@@ -336,12 +334,12 @@ class Tables:
         self.degraded[name] = Degraded(revision, why)
         self.version += 1
 
-    def _succeed(self, state: StateMachine, name: str, rows: int) -> None:
+    def _succeed(self, view: View, name: str, rows: int) -> None:
         successor = self._successors.get(name)
         if successor is None:
-            successor = self._successors[name] = Successor(state, self.effective[name])
+            successor = self._successors[name] = Successor(view, self.effective[name])
         if not successor.caught_up:
-            if successor.step(state, rows):
+            if successor.step(view, rows):
                 self._run(name, successor.table)
                 self._feed()
             return

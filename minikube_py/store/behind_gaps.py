@@ -137,7 +137,7 @@ class BehindGaps:
         fields = [[records_of.FIELDS, plain] for plain in self.fields.values()]
         base = [[records_of.BASE, *kv] for kv in kvs]
         auth = [[records_of.USERS_AND_ROLES, *record] for record in self.auth.records()]
-        return StateMachine.restore([[head, *leases, *fields, *auth, *base, [records_of.END]]])
+        return records_of.restore([[head, *leases, *fields, *auth, *base, [records_of.END]]])
 
     def range(self, key: bytes, range_end: bytes) -> list[KeyValue]:
         """As `KeyIndex.range`."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from minikube_py.env import Rng
 from minikube_py.errors import Corruption, RequestError
+from minikube_py.mvcc.snapshot import restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
 from minikube_py.raft.codec import Malformed, encode_change
@@ -81,7 +82,7 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
         hard_state = HardState(origin.first.term, commit=origin.first.index)
     base = _base(loaded, member_id, entries, joined=origin.joined if origin else loaded.log.joined)
     behind = [entry for entry in entries if entry.index > base.meta.index]
-    state = StateMachine.restore(loaded.chunks) if loaded.snapshot else StateMachine(base.version)
+    state = restore(loaded.chunks) if loaded.snapshot else StateMachine(base.version)
     return Recovered(
         head.cluster_id, member_id, base.meta, behind, hard_state, base.membership, state, loaded.snapshot is not None,
         loaded.log.size_bytes, check,

@@ -24,7 +24,6 @@ from minikube_py.errors import (
     SessionExpired,
     Unavailable,
 )
-from minikube_py.mvcc.ahead import prepare
 from minikube_py.mvcc.alarms import grows
 from minikube_py.mvcc.budgets import check_deletions
 from minikube_py.mvcc.codec import pack
@@ -399,9 +398,9 @@ class Replica:
     def _apply(self, entries: Sequence[Entry]) -> None:
         waiting = self._waiting
         state = self.state
-        apply = state.apply
+        apply, prepare = state.apply, state.ahead.prepare
         outcomes: list[tuple[Reply, Result | None, MinikubeError | None]] = []
-        made_ready = state.endings is not None
+        made_ready = state.ahead.ready is not None
         if made_ready:
             entries, self._committed = entries[:1], entries[1:]
         for place, entry in enumerate(entries):
@@ -421,7 +420,7 @@ class Replica:
                 if reply is not None:
                     outcomes.append((reply, None, skipped))
                 continue
-            self._ahead = prepare(state, command)
+            self._ahead = prepare(command)
             if self._ahead is not None:
                 assert not made_ready, f"entry {index} was prepared twice"
                 if reply is not None:
@@ -444,7 +443,7 @@ class Replica:
             return
         self.applied_entries += len(entries)
         self._applied(entries[-1])
-        state.endings = None
+        state.ahead.ready = None
         # Popped one by one: if something here fails, `fail` answers the rest.
         outcomes.reverse()
         self._owed = outcomes

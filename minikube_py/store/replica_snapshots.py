@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from minikube_py.mvcc.snapshot import records as records_of
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta
 from minikube_py.raft.node import Raft
@@ -70,12 +71,11 @@ class Snapshots:
         files = self._files
         written_before = files.written_bytes
         writer = SnapshotWriter(head)
-        slices = state.snapshot()
         file = files.write_snapshot(meta.index)
         try:
             file.write_at(0, writer.head_bytes)
             unsynced_bytes = 0
-            for records in slices:
+            for records in records_of(state):
                 if records:
                     offset = writer.size_bytes
                     file.write_at(offset, writer.chunk(records))

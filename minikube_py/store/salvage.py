@@ -115,7 +115,7 @@ def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Sal
     bases = [each for each in found if not each.losses and each.head is not None]
     for base in sorted([*bases, BEGINNING], key=lambda each: (_reach(each.index, log), each.index), reverse=True):
         try:
-            state = StateMachine.restore([base.records]) if base is not BEGINNING else StateMachine(_first_version(log))
+            state = records_of.restore([base.records]) if base is not BEGINNING else StateMachine(_first_version(log))
             break
         except MinikubeError as error:
             losses.append(Loss(base.name, 0, 0, f"its parts are intact but do not match: {error}"))

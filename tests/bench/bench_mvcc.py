@@ -22,6 +22,7 @@ import orjson
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     Command,
@@ -84,9 +85,9 @@ def plain(keys: int) -> dict[str, float]:
     results["page of 500, 1,000 ago"] = each(
         range(50), lambda _: state.range(everything._replace(limit=500, revision=past))
     )
-    results["snapshot, per key"] = each([0], lambda _: [msgpack.packb(part) for part in state.snapshot()]) / keys
-    slices = [msgpack.packb(part) for part in state.snapshot()]
-    results["restore, per key"] = each([0], lambda _: StateMachine.restore(map(msgpack.unpackb, slices))) / keys
+    results["snapshot, per key"] = each([0], lambda _: [msgpack.packb(part) for part in records(state)]) / keys
+    slices = [msgpack.packb(part) for part in records(state)]
+    results["restore, per key"] = each([0], lambda _: restore(map(msgpack.unpackb, slices))) / keys
     events = state.revision
     results["compact, per event"] = each([0], lambda _: drop_past(state)) / events
     results["retained bytes, per key"] = state.size_bytes / keys

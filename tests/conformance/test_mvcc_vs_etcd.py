@@ -20,6 +20,7 @@ from needs import etcd_binary
 from ports import free_ports
 
 from minikube_py.errors import RequestError
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     Compact,
@@ -366,7 +367,7 @@ def test_a_restored_state_answers_as_etcd_still_does(etcd: Etcd, seed: int) -> N
     for step in range(400):
         assert_same(etcd, state, histories.request(state))
         if step % 80 == 79:
-            state = StateMachine.restore(list(state.snapshot()))
+            state = restore(list(records(state)))
 
 
 def nested(depth: int, inner: Op) -> Txn:

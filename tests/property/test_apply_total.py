@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from minikube_py.errors import InvalidRequest, RequestError, SessionExpired
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.mvcc.codec import pack, to_plain, unpack
-from minikube_py.mvcc.snapshot import records
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import DeclareFields, Put, RangeRequest, Txn
 
@@ -35,7 +35,7 @@ def apply(state: StateMachine, data: bytes) -> Any:
 
 
 def restored(state: StateMachine) -> StateMachine:
-    return StateMachine.restore([msgpack.unpackb(msgpack.packb(each)) for each in records(state)])
+    return restore([msgpack.unpackb(msgpack.packb(each)) for each in records(state)])
 
 
 def agree(states: list[StateMachine]) -> None:

@@ -30,6 +30,7 @@ from minikube_py.fields.where import Comparison, Op, Where
 from minikube_py.fields.whole import EDGE
 from minikube_py.index.catalogue import Options
 from minikube_py.index.declared import IndexSpec, extended
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     Command,
@@ -282,7 +283,7 @@ def check_explained(state: StateMachine, where: Where, limit: int, wanted: Seque
 
 
 def restored(state: StateMachine) -> StateMachine:
-    return StateMachine.restore([msgpack.unpackb(msgpack.packb(each)) for each in state.snapshot()])
+    return restore([msgpack.unpackb(msgpack.packb(each)) for each in records(state)])
 
 
 def finished(state: StateMachine) -> None:

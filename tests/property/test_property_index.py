@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.where import Comparison, Op, Where
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     Compact,
@@ -256,7 +257,7 @@ class IndexAgainstBruteForce(RuleBasedStateMachine):
     def restore(self) -> None:
         self.hub.notify()
         self.check_watches()
-        restored = StateMachine.restore([msgpack.unpackb(msgpack.packb(each)) for each in self.state.snapshot()])
+        restored = restore([msgpack.unpackb(msgpack.packb(each)) for each in records(self.state)])
         for revision in self.retained():
             assert restored.hash(revision) == self.state.hash(revision)
         self.state = restored

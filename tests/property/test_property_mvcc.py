@@ -17,6 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, LeaseExists, LeaseNotFound, RequestError
 from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.snapshot import records as records_of
+from minikube_py.mvcc.snapshot import restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     FROM_KEY,
@@ -309,11 +311,11 @@ class MvccAgainstModel(RuleBasedStateMachine):
 
     @rule(more=st.lists(st.one_of(PUTS, DELETES), max_size=4))
     def snapshot_while_writing(self, more: list[Command]) -> None:
-        slices = self.state.snapshot()
+        slices = records_of(self.state)
         digest, revision = self.state.hash(), self.state.revision
         for command in more:
             self.both(command)
-        restored = StateMachine.restore(msgpack.unpackb(msgpack.packb(records)) for records in slices)
+        restored = restore(msgpack.unpackb(msgpack.packb(records)) for records in slices)
         assert restored.revision == revision
         assert restored.hash() == digest
         # It goes on as the one it came from does.

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from minikube_py.errors import MinikubeError, RequestError, SessionExpired
 from minikube_py.mvcc import sessions
 from minikube_py.mvcc.codec import pack, to_plain, unpack
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     CloseSession,
@@ -192,11 +193,11 @@ class ExactlyOnce(RuleBasedStateMachine):
     @rule(more=st.integers(0, 3))
     def restore(self, more: int) -> None:
         """A member goes on from its snapshot, which later commands do not disturb."""
-        slices = self.members[1].snapshot()
+        slices = records(self.members[1])
         digest = self.members[1].hash()
         for _ in range(more):
             self.members[1].apply(Put(b"fill", b""))
-        restored = StateMachine.restore(msgpack.unpackb(msgpack.packb(records)) for records in slices)
+        restored = restore(msgpack.unpackb(msgpack.packb(records)) for records in slices)
         assert restored.hash() == digest
         self.members[1] = restored
 

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.snapshot import records
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Put
 from minikube_py.raft.configuration import NodeId
@@ -56,7 +57,7 @@ def written(member: int, index: int) -> tuple[SnapshotOffer, bytes]:
     """As `member` wrote it: each writes another file of the same state."""
     meta = SnapshotMeta(LogIndex(index), TERM, MEMBERS.configuration())
     writer = SnapshotWriter(head_of(CLUSTER, member, meta, MEMBERS.to_plain()))
-    chunks = [writer.chunk(records) for records in state_at(index).snapshot() if records]
+    chunks = [writer.chunk(each) for each in records(state_at(index)) if each]
     data = b"".join([writer.head_bytes, *chunks, writer.end()])
     return SnapshotOffer(meta, writer.size_bytes, writer.sha256()), data
 

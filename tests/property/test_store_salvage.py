@@ -18,6 +18,8 @@ from minikube_py.control_plane.exit_codes import DAMAGED
 from minikube_py.errors import Corruption
 from minikube_py.mvcc.auth import READWRITE, ROOT
 from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.snapshot import records as records_of
+from minikube_py.mvcc.snapshot import restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     AsUser,
@@ -227,7 +229,7 @@ def judge(found, written: Written, damaged: dict[str, bytearray]) -> None:
     assert not (opened and shown) or uncertain, "authentication has ended in silence"
     if not (uncertain or found.gaps):
         assert found.state.auth.records() == found.exact.auth.records()
-    again = StateMachine.restore(found.state.snapshot())
+    again = restore(records_of(found.state))
     assert again.hash() == found.state.hash()
 
 

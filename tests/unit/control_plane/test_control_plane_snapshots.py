@@ -10,6 +10,7 @@ from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.store_snapshots import NewMember, expected_members, restore, verify
 from minikube_py.env import Rng, SystemDisk
 from minikube_py.errors import Corruption
+from minikube_py.mvcc.snapshot import records as records_of
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import LeaseGrant, Put, Txn
 from minikube_py.raft.configuration import Configuration, NodeId
@@ -39,7 +40,7 @@ def saved(state: StateMachine, tmp_path: Path) -> Path:
     members = Membership.of(Member(NodeId(id), f"store-{id}", f"h{id}:2391", f"h{id}:2390") for id in (1, 2, 3))
     meta = SnapshotMeta(LogIndex(5000), Term(3), Configuration(frozenset(map(NodeId, (1, 2, 3)))))
     writer = SnapshotWriter(head_of(99, 2, meta, members.to_plain()))
-    data = writer.head_bytes + b"".join(writer.chunk(records) for records in state.snapshot() if records)
+    data = writer.head_bytes + b"".join(writer.chunk(records) for records in records_of(state) if records)
     path = tmp_path / "backup.snap"
     path.write_bytes(data + writer.end())
     return path

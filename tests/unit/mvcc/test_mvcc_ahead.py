@@ -19,7 +19,7 @@ from minikube_py.index.columns import FORGET_PER_APPLY, FORGET_PER_COMPACT
 from minikube_py.index.declared import IndexSpec
 from minikube_py.index.ending import ROWS_PER_SLICE
 from minikube_py.mvcc import ahead, state, transitions, watch
-from minikube_py.mvcc.ahead import KEYS_PER_SLICE, LARGE_KEYS, prepare
+from minikube_py.mvcc.ahead import KEYS_PER_SLICE, LARGE_KEYS
 from minikube_py.mvcc.auth import READWRITE, ROOT
 from minikube_py.mvcc.budgets import DELETED_MAX, check_deletions
 from minikube_py.mvcc.codec import USER_COMMANDS
@@ -197,15 +197,15 @@ def test_what_is_made_ready_changes_nothing_but_when_work_is_done(
         wanted = outcome(plain, command)
         hubs[0].notify()
         large_from(monkeypatch, 3)
-        if (steps := prepare(sliced, command)) is not None:
+        if (steps := sliced.ahead.prepare(command)) is not None:
             prepared += 1
             for _ in steps:
                 assert seen(sliced) == before
                 sliced.trim(1)
                 sliced.build_indexes(rng.randrange(4))
-            assert prepare(sliced, command) is None, "it is ready"
+            assert sliced.ahead.prepare(command) is None, "it is ready"
         assert outcome(sliced, command) == wanted
-        sliced.endings = None
+        sliced.ahead.ready = None
         hub.notify()
         late = late or hub.behind
         hub.catch_up(rng.choice((1, 10, 100)))
@@ -229,8 +229,8 @@ def test_a_slice_ends_so_many_keys_and_no_more() -> None:
     machine = StateMachine()
     for number in range(LARGE_KEYS + 10):
         machine.apply(Put(b"/k/%06d" % number, b"v"))
-    assert prepare(machine, DeleteRange(b"/k/000001", b"/k/000100")) is None
-    steps = prepare(machine, DeleteRange(b"/k/", b"/k0"))
+    assert machine.ahead.prepare(DeleteRange(b"/k/000001", b"/k/000100")) is None
+    steps = machine.ahead.prepare(DeleteRange(b"/k/", b"/k0"))
     assert steps is not None
     assert len(list(steps)) == (LARGE_KEYS + 9) // KEYS_PER_SLICE
     assert machine.range(RangeRequest(b"/k/", b"/k0", count_only=True)).count == LARGE_KEYS + 10
@@ -284,7 +284,7 @@ def test_the_last_step_runs_no_python_for_each_row_and_each_slice_has_its_share(
         asked = RangeRequest(PREFIX, PREFIX + b"z", where=Where((WHERES[0][1],)))
         assert len(machine.range(asked).kvs) == len(range(1, pods, 1500))
         deletion = DeleteRange(PREFIX, PREFIX + b"z")
-        steps = prepare(machine, deletion)
+        steps = machine.ahead.prepare(deletion)
         assert steps is not None
         slices = []
         while (calls := calls_of(next, steps, None)) > 1:

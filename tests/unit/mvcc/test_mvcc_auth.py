@@ -27,7 +27,7 @@ from minikube_py.mvcc.auth import (
     User,
 )
 from minikube_py.mvcc.lease import Lease, Leases
-from minikube_py.mvcc.snapshot import records
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     FROM_KEY,
@@ -107,7 +107,7 @@ def test_a_snapshot_brings_users_and_roles_back_but_no_token() -> None:
     state.apply(ChangeAuth(TOKEN, "u", kind=state.auth.revision, secret=b"t.1"))
     plain = StateMachine()
     assert state.auth.tokens == {"t.1": "u"} and plain.hash() != state.hash()
-    again = StateMachine.restore(records(state))
+    again = restore(records(state))
     assert again.hash() == state.hash() and not again.auth.tokens and again.auth.enabled
     assert refusal(again, Put(b"a", b"v")) == DENIED
     state.apply(ChangeAuth("user passwd", "u", secret=b"other"))
@@ -209,7 +209,7 @@ def test_what_users_and_roles_take_is_bounded_in_bytes_and_asked_before_the_log(
             )
     assert count == BYTES_MAX // (2 * AUTH_BYTES_MAX) - 1, "names and hashes count as well"
     state.apply(grant._replace(key=b"~" * AUTH_BYTES_MAX))
-    again = StateMachine.restore(records(state))
+    again = restore(records(state))
     for machine in (state, again):
         large = (
             ChangeAuth("user add", "v", secret=bytes(AUTH_BYTES_MAX)), ChangeAuth("role add", "é" * 2048 + "a" * 200),
@@ -236,7 +236,7 @@ def test_nothing_is_made_ready_for_who_may_not(monkeypatch: pytest.MonkeyPatch) 
         state.apply(Put(b"b%d" % at, b"v"))
         state.apply(Put(b"x%d" % at, b"v"))
     revision = state.auth.revision
-    assert ahead.prepare(state, AsUser("u", revision, DeleteRange(b"b", b"c"))) is not None
+    assert state.ahead.prepare(AsUser("u", revision, DeleteRange(b"b", b"c"))) is not None
     for denied in (DeleteRange(b"b", b"z"), DeleteRange(b"x", b"y")):
-        assert ahead.prepare(state, AsUser("u", revision, denied)) is None
-        assert ahead.prepare(state, denied) is not None
+        assert state.ahead.prepare(AsUser("u", revision, denied)) is None
+        assert state.ahead.prepare(denied) is not None

@@ -12,7 +12,7 @@ from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.index.columns import COLUMNS_MAX, ColumnIndex
 from minikube_py.index.declared import IndexSpec
-from minikube_py.mvcc.snapshot import records
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Compact, DeclareFields, DeclareIndex, DropIndex, Put, RangeRequest, WatchBatch
 from minikube_py.mvcc.watch import WatchHub
@@ -107,10 +107,10 @@ def test_a_restart_builds_it_again_or_degrades_it_again(monkeypatch: pytest.Monk
         broken(patch)
         state.apply(node(9))
         slices = list(records(state))
-        restored = StateMachine.restore(slices)
+        restored = restore(slices)
         assert set(restored.tables.degraded) == {"nodes", "pods"}
         assert answers(restored) == answers(state) and restored.hash() == state.hash()
-    assert not StateMachine.restore(slices).tables.degraded
+    assert not restore(slices).tables.degraded
 
 
 def test_a_compaction_or_an_extension_that_fails_degrades_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_more_fields_than_columns_are_answered_from_the_objects() -> None:
         asked = ALL_NODES._replace(fields=(name,), where=Where((Comparison(name, ">=", ("1",)),)))
         found = state.range(asked)
         assert list(found.fields or []) == [(1,)] and found.stats.structure == structure  # type: ignore[union-attr]
-    restored = StateMachine.restore(list(records(state)))
+    restored = restore(list(records(state)))
     assert restored.hash() == state.hash() and restored.hash(state.revision - 1) == state.hash(state.revision - 1)
     with pytest.raises(Unavailable, match="more than 256 fields"):
         WatchHub(state).add(b"/registry/nodes/", b"/registry/nodes0", 0, print, Where((Comparison(beyond, "exists"),)))
@@ -178,4 +178,4 @@ def test_an_object_that_an_extractor_fails_on_has_no_fields(monkeypatch: pytest.
     asked = RangeRequest(b"/registry/pods/default/p9", fields=("requests.cpu",))
     assert state.range(asked).fields == [(None,)]
     assert state.tables.by_name["pods"].reader.unreadable == 1
-    assert StateMachine.restore(list(records(state))).hash() == state.hash()
+    assert restore(list(records(state))).hash() == state.hash()

@@ -30,6 +30,7 @@ from minikube_py.index.declared import (
 )
 from minikube_py.index.structure import Box, Found, Point
 from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     Compact,
@@ -270,8 +271,7 @@ def test_declaring_in_a_session_is_done_once() -> None:
     first = state.apply(InSession(session, 1, 1, DeclareIndex(FITS)))
     assert state.apply(InSession(session, 1, 1, DeclareIndex(FITS))) == first
     dropped = state.apply(InSession(session, 2, 1, DropIndex("fits")))
-    again = StateMachine.restore(state.snapshot())
-    assert again.apply(InSession(session, 2, 1, DropIndex("fits"))) == dropped
+    assert restore(records(state)).apply(InSession(session, 2, 1, DropIndex("fits"))) == dropped
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ def test_answers_are_those_of_the_objects_however_far_building_has_come(seed: in
     life.check(life.state, answered)
     assert [report.state for report in life.state.tables.reports()] == ["ready"] * 3
     assert answered >= {"fits", "zones", "disky", "columns", "scan"}
-    restored = StateMachine.restore(life.state.snapshot())
+    restored = restore(records(life.state))
     replayed = cluster(12)
     for command in life.log:
         replayed.apply(command)
@@ -396,7 +396,7 @@ def test_members_agree_whatever_they_have_built() -> None:
     past = first.revision
     for state in (first, second):
         state.apply(node(3, 4, zone="z9"))
-    third = StateMachine.restore(first.snapshot())
+    third = restore(records(first))
     assert first.hash() == second.hash() == third.hash()
     assert first.hash(past) == second.hash(past) == third.hash(past)
     second.apply(DropIndex("zones"))
@@ -661,7 +661,7 @@ def test_a_watch_is_not_resumed_where_its_fields_meant_something_else() -> None:
     other = FieldSpec("zone", "string", "path@1", {"path": "metadata.annotations.zone"})
     state.apply(DeclareIndex(replace(ZONES, declares=(other, *ZONES.declares[1:]))))
     build(state)
-    hub = WatchHub(StateMachine.restore(state.snapshot()))
+    hub = WatchHub(restore(records(state)))
     assert [type(batch.error) for batch in started(hub, shown + 1, asked)] == [FieldsRedeclared]
     assert [type(batch.error) for batch in started(hub, state.revision, asked)] == [FieldsRedeclared]
     assert started(hub, state.revision + 1, asked) == started(hub, 0, asked) == []
@@ -731,7 +731,7 @@ def test_explaining_lists_every_way_and_what_it_gives() -> None:
 def test_a_snapshot_with_a_declaration_that_does_not_read_is_corrupt() -> None:
     state = cluster(2)
     state.apply(DeclareIndex(FITS))
-    slices = [[list(record) for record in each] for each in state.snapshot()]
+    slices = [[list(record) for record in each] for each in records(state)]
     for each in slices:
         for record in each:
             if record[0] == 2:
@@ -739,7 +739,7 @@ def test_a_snapshot_with_a_declaration_that_does_not_read_is_corrupt() -> None:
                     [key_of("fits"), b"nonsense", 0] if slim[0] == key_of("fits") else slim for slim in record[2]
                 ]
     with pytest.raises(Corruption, match="is not JSON"):
-        StateMachine.restore(slices)
+        restore(slices)
 
 
 def test_the_planner_prefers_what_costs_least(monkeypatch: pytest.MonkeyPatch) -> None:

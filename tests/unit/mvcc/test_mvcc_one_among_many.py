@@ -18,7 +18,7 @@ from minikube_py.fields.builtin import NODES
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.declared import IndexSpec
 from minikube_py.index.table import Table
-from minikube_py.mvcc.snapshot import Loader, records
+from minikube_py.mvcc.snapshot import Loader, records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.successor import Successor
 from minikube_py.mvcc.types import (
@@ -196,7 +196,7 @@ def test_what_a_snapshot_brings_back_takes_as_much_room_as_it_did(
         state.apply(Put(key, bytes(size_bytes)) if size_bytes else DeleteRange(key))
     if state.revision > 1 and data.draw(st.booleans(), label="compacted"):
         state.apply(Compact(data.draw(st.integers(2, state.revision), label="at")))
-    restored = StateMachine.restore(list(records(state)))
+    restored = restore(list(records(state)))
     for each in (state, restored):
         if each.revision > max(1, each.compact_revision):
             each.apply(Compact(each.revision))

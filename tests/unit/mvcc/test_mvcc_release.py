@@ -8,6 +8,7 @@ from minikube_py.errors import InvalidRequest, LeaseNotFound, NoSpace, Unavailab
 from minikube_py.mvcc import alarms
 from minikube_py.mvcc.alarms import GROWTH_BYTES_MAX, NOSPACE, grows
 from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Compact, Compare, DeleteRange, InSession, OpenSession, Put, Release, SetAlarm, Txn
 from minikube_py.mvcc.validate import require_known, validate
@@ -74,7 +75,7 @@ def test_what_was_used_is_in_snapshots_and_in_the_digest_and_refusals_count_noth
     with pytest.raises(LeaseNotFound):
         state.apply(Release(Txn((), (Put(b"/a", b"333", lease=9),))))
     assert (state.alarms.rewritten_bytes, state.alarms.grown_bytes) == (4, 1)
-    again = StateMachine.restore(state.snapshot())
+    again = restore(records(state))
     assert (again.alarms.rewritten_bytes, again.alarms.grown_bytes) == (4, 1)
     assert again.hash() == state.hash()
     other.apply(Release(Txn((), (Put(b"/a", b"22"),))))

@@ -11,6 +11,7 @@ import pytest
 from minikube_py.errors import InvalidRequest, LeaseNotFound, SessionExpired
 from minikube_py.mvcc import sessions
 from minikube_py.mvcc.codec import pack, unpack, unpack_any
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     CloseSession,
@@ -208,7 +209,7 @@ def test_a_reply_too_large_to_keep_is_not_executed_for(monkeypatch: pytest.Monke
     with pytest.raises(SessionExpired, match="request 3 was executed, but its reply was too large"):
         state.apply(InSession(session, 3, 1, Txn((), (Put(b"k3", b"again"),))))
     assert state.get(b"k3").version == 1  # type: ignore[union-attr]
-    restored = StateMachine.restore(state.snapshot())
+    restored = restore(records(state))
     assert restored.hash() == state.hash()
     state.apply(InSession(session, 4, 4, Put(b"k", b"")))
     assert state.sessions.kept_bytes == 0
@@ -219,9 +220,9 @@ def test_a_reply_too_large_to_keep_is_not_executed_for(monkeypatch: pytest.Monke
 def test_a_snapshot_of_before_sessions_is_read() -> None:
     state = StateMachine(FIRST)
     fill(state, 3)
-    [head, *rest] = [record for slice in state.snapshot() for record in slice]
+    [head, *rest] = [record for slice in records(state) for record in slice]
     assert head[1] == 2
-    restored = StateMachine.restore([[[0, 1, *head[2:4]], *rest]])
+    restored = restore([[[0, 1, *head[2:4]], *rest]])
     assert restored.hash() == state.hash() and restored.sessions.count == 0
 
 

@@ -13,7 +13,8 @@ from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.codec import pack
-from minikube_py.mvcc.snapshot import SCANNED_MAX, SLICE_RECORDS
+from minikube_py.mvcc.snapshot import SCANNED_MAX, SLICE_RECORDS, restore
+from minikube_py.mvcc.snapshot import records as records_of
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     Compact,
@@ -116,10 +117,10 @@ def test_what_is_refused_changes_nothing(name: str) -> None:
     command, error = REFUSED[name]
     state = declared()
     state.apply(node("n1"))
-    before = (state.hash(), state.revision, list(state.snapshot()))
+    before = (state.hash(), state.revision, list(records_of(state)))
     with pytest.raises(error):
         state.apply(command)
-    assert (state.hash(), state.revision, list(state.snapshot())) == before
+    assert (state.hash(), state.revision, list(records_of(state))) == before
     assert state.last_events == []
 
 
@@ -216,7 +217,7 @@ def test_leases_are_listed_with_their_keys() -> None:
         state.apply(Put(key, b"", lease=7))
     assert (state.leases(), state.lease_keys(7)) == ([(3, 60), (7, 2)], [b"a", b"b"])
     state.apply(LeaseCheckpoint(3, 12))
-    restored = StateMachine.restore(list(state.snapshot()))
+    restored = restore(list(records_of(state)))
     assert restored.lessor.by_id == state.lessor.by_id
 
 
@@ -239,10 +240,10 @@ def test_a_damaged_snapshot_is_refused(kind: str) -> None:
     state = declared()
     for number in range(5):
         state.apply(Put(b"k%d" % number, b"v"))
-    records = [record for each in state.snapshot() for record in msgpack.unpackb(msgpack.packb(each))]
-    assert StateMachine.restore([records]).hash() == state.hash()
+    records = [record for each in records_of(state) for record in msgpack.unpackb(msgpack.packb(each))]
+    assert restore([records]).hash() == state.hash()
     with pytest.raises(Corruption):
-        StateMachine.restore([damaged(records, kind)])
+        restore([damaged(records, kind)])
 
 
 def test_a_slice_of_a_snapshot_ends_where_there_is_much_to_pass_over() -> None:
@@ -254,26 +255,26 @@ def test_a_slice_of_a_snapshot_ends_where_there_is_much_to_pass_over() -> None:
     kept = state.hash()
     for i in range(keys):
         state.apply(Put(b"k%d" % i, b"2"))
-    slices = list(state.snapshot())
+    slices = list(records_of(state))
     assert [len(records) for records in slices[:4]] == [1, 0, 0, SLICE_RECORDS]
-    assert StateMachine.restore(slices).hash(state.compact_revision) == kept
+    assert restore(slices).hash(state.compact_revision) == kept
     for i in range(keys):
         state.apply(Put(b"k%d" % i, b"3"))
-    slices = list(state.snapshot())
+    slices = list(records_of(state))
     assert slices.count([]) >= 2 + keys // SCANNED_MAX - 1 and max(map(len, slices)) == SLICE_RECORDS
-    assert StateMachine.restore(slices).hash() == state.hash()
+    assert restore(slices).hash() == state.hash()
 
 
 def test_a_snapshot_is_of_its_call_not_of_its_reading() -> None:
     state = StateMachine()
     for number in range(1200):
         state.apply(Put(b"k%04d" % number, b"v"))
-    digest, slices = state.hash(), state.snapshot()
+    digest, slices = state.hash(), records_of(state)
     first = next(slices)
     state.apply(DeleteRange(b"k", b"l"))
     state.apply(Compact(state.revision))
     state.trim(10_000)
-    restored = StateMachine.restore([first, *slices])
+    restored = restore([first, *slices])
     assert (restored.hash(), restored.revision) == (digest, 1201)
 
 

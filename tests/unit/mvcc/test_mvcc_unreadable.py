@@ -7,7 +7,7 @@ import pytest
 
 from minikube_py.fields.builtin import KUBE_PODS, MINIONS
 from minikube_py.index.declared import IndexSpec
-from minikube_py.mvcc.ahead import LARGE_KEYS, prepare
+from minikube_py.mvcc.ahead import LARGE_KEYS
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, DeclareFields, DeclareIndex, DeleteRange, Put, prefix_end
 
@@ -47,7 +47,7 @@ def test_a_large_deletion_takes_them_along() -> None:
     machine = state(*DECLARED, *(Put(POD + b"d/%d" % number, PROTOBUF) for number in range(LARGE_KEYS + 1)))
     assert machine.tables.unreadable()["kube-pods"] == LARGE_KEYS + 1
     deletion = DeleteRange(POD, prefix_end(POD))
-    steps = prepare(machine, deletion)
+    steps = machine.ahead.prepare(deletion)
     assert steps is not None
     for _ in steps:
         pass

@@ -11,6 +11,7 @@ from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, Unav
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Compact, DeclareFields, DeleteRange, Put, Txn, WatchBatch, prefix_end
 from minikube_py.mvcc.watch import WatchHub
@@ -104,7 +105,7 @@ def test_the_compacted_revision_itself_can_be_watched() -> None:
     state.apply(DeleteRange(b"k0"))
     state.apply(Compact(state.revision))
     state.trim(1000)
-    for each in (state, StateMachine.restore(list(state.snapshot()))):
+    for each in (state, restore(list(records(state)))):
         seen: Seen = []
         late = WatchHub(each)
         late.add(b"k", b"l", each.revision, seen.append)
@@ -197,7 +198,7 @@ class Told:
         self.hub.notify()
 
     def replaced(self) -> None:
-        self.state = StateMachine.restore(self.state.snapshot())
+        self.state = restore(records(self.state))
         self.hub.replace(self.state)
 
     def build(self) -> None:
@@ -335,12 +336,12 @@ def test_a_watcher_that_is_behind_ends_with_what_it_has_seen() -> None:
 
 def later(state: StateMachine, count: int, compact: int = 0) -> StateMachine:
     """The same store `count` revisions on, as a snapshot of another member brings it."""
-    further = StateMachine.restore(state.snapshot())
+    further = restore(records(state))
     for number in range(count):
         further.apply(Put(b"k%d" % (100 + number), b""))
     if compact:
         further.apply(Compact(compact))
-    return StateMachine.restore(further.snapshot())
+    return restore(records(further))
 
 
 @pytest.mark.parametrize("budget", [1, 3, 100])
@@ -421,11 +422,11 @@ def test_a_watch_on_fields_goes_on_from_another_state_if_they_are_declared_there
     end = prefix_end(NODES.prefix)
     same: Seen = []
     hub.add(NODES.prefix, end, 0, same.append, WHERE)
-    following = StateMachine.restore(state.snapshot())
+    following = restore(records(state))
     following.apply(node("1"))
-    hub.replace(StateMachine.restore(following.snapshot()))
+    hub.replace(restore(records(following)))
     hub.catch_up()
     assert [event.type for batch in same for event in batch.events] == ["DELETE"]
     following.apply(DeclareFields(FieldSet("nodes", NODES.prefix, NODES.fields[1:2], NODES.sums)))
-    hub.replace(StateMachine.restore(following.snapshot()))
+    hub.replace(restore(records(following)))
     assert isinstance(same[-1].error, FieldsRedeclared)

@@ -9,6 +9,7 @@ import pytest
 from replica_net import SMALL, Outcome, ReplicaNet
 
 from minikube_py.errors import Compacted, FutureRevision
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Compact, Compare, DeleteRange, Put, RangeRequest, Txn, WatchBatch
 from minikube_py.mvcc.watch import WatchHub
@@ -303,7 +304,7 @@ def test_18089_compacting_at_a_deletion_leaves_it_to_be_watched(again):
     state.apply(Compact(5))
     while state.trim(1):
         pass
-    restored = StateMachine.restore(list(state.snapshot()))
+    restored = restore(list(records(state)))
     late = watch(hub, 5)
     caught_up(hub)
     hub_there = WatchHub(restored)

@@ -19,6 +19,7 @@ from minikube_py.env import SystemDisk, SystemFile
 from minikube_py.errors import ClusterCorrupt, InvalidRequest, NoSpace, Unavailable
 from minikube_py.mvcc.alarms import CORRUPT, NOSPACE, grows
 from minikube_py.mvcc.codec import pack, unpack
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     Alarm,
@@ -122,7 +123,7 @@ def test_alarms_survive_snapshots_and_are_part_of_the_digest():
     without = state.hash()
     state.apply(SetAlarm(True, 7, NOSPACE))
     state.apply(SetAlarm(True, 0, CORRUPT))
-    again = StateMachine.restore(state.snapshot())
+    again = restore(records(state))
     assert again.alarms.raised == {Alarm(7, NOSPACE), Alarm(0, CORRUPT)}
     assert again.hash() == state.hash() != without
     for command in (Put(b"/a", b"v"), DeleteRange(b"/a"), LeaseGrant(5, 60)):

@@ -8,6 +8,7 @@ import msgpack
 import pytest
 
 from minikube_py.errors import Corruption
+from minikube_py.mvcc.snapshot import records as records_of
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Put
 from minikube_py.raft.configuration import Configuration
@@ -41,7 +42,7 @@ def with_snapshot(keys: int = 2000) -> tuple[LogFiles, StateMachine]:
     for i in range(keys):
         state.apply(Put(b"/%d" % i, b"%d" % i))
     writer = SnapshotWriter(head_of(CLUSTER, 1, META, MEMBERS.to_plain()))
-    data = b"".join([writer.head_bytes, *(writer.chunk(records) for records in state.snapshot()), writer.end()])
+    data = b"".join([writer.head_bytes, *(writer.chunk(records) for records in records_of(state)), writer.end()])
     file = files.write_snapshot(META.index)
     file.write_at(0, data)
     file.sync()

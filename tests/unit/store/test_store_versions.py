@@ -13,7 +13,7 @@ from replica_net import SMALL, Outcome, ReplicaNet
 from minikube_py.errors import InvalidRequest, LeaseNotFound, MinikubeError, Unavailable
 from minikube_py.fields.builtin import NODES, PODS, former
 from minikube_py.mvcc.codec import pack, unpack
-from minikube_py.mvcc.snapshot import records
+from minikube_py.mvcc.snapshot import records, restore
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     AsUser,
@@ -165,11 +165,11 @@ def test_what_an_earlier_release_can_read_is_written_as_it_did() -> None:
     state.apply(LeaseGrant(6, 60))
     slices = list(records(state))
     assert slices[0][0][1] == 3
-    restored = StateMachine.restore(slices)
+    restored = restore(slices)
     assert restored.version == LATEST and restored.lessor.by_id[6].granted == state.lessor.by_id[6].granted > 0
     slices[0][0][5] = LATEST + 1
     with pytest.raises(TooNew):
-        StateMachine.restore(slices)
+        restore(slices)
 
 
 def test_a_revoke_sent_again_spares_a_lease_granted_under_the_same_id_since() -> None:
