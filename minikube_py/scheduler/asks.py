@@ -59,10 +59,12 @@ def _asks_of(spec: Mapping[str, Any]) -> tuple[ContainerAsks, ...]:
 
 
 class ContainersCpu(NamedTuple):
-    """In thousandths of a core. `each`: (limit, request) per container, None where unset."""
+    """In thousandths of a core. `each`: (limit, request) per container, None where unset. `trimaran`: what the pod
+    requests as trimaran counts, CPU and bytes of memory; None where Kubernetes counts the same."""
 
     each: tuple[tuple[int | None, int | None], ...] = ()
     overhead: int = 0
+    trimaran: tuple[int, int] | None = None
 
 
 def containers_cpu(spec: Mapping[str, Any]) -> ContainersCpu:
@@ -74,4 +76,22 @@ def containers_cpu(spec: Mapping[str, Any]) -> ContainersCpu:
 
     resources = [container.get("resources") or {} for container in spec.get("containers") or ()]
     each = tuple((milli(of.get("limits")), milli(of.get("requests"))) for of in resources)
-    return ContainersCpu(each, milli(spec.get("overhead")) or 0)
+    return ContainersCpu(each, milli(spec.get("overhead")) or 0, _trimaran(spec))
+
+
+def _trimaran(spec: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Sidecars are init containers like any other, and nothing is requested at pod level (GetResourceRequested of
+    pkg/trimaran/resourcestats.go)."""
+    inits = spec.get("initContainers") or ()
+    if not spec.get("resources") and all(each.get("restartPolicy") != "Always" for each in inits):
+        return None
+
+    def amount(amounts: Mapping[str, Any] | None, name: str) -> int:
+        return max(0, wide_units(name, (amounts or {}).get(name, "0")))
+
+    def requested(name: str) -> int:
+        both = (spec.get("containers") or (), inits)
+        own, before = ([amount((of.get("resources") or {}).get("requests"), name) for of in each] for each in both)
+        return max(sum(own), *before, 0) + amount(spec.get("overhead"), name)
+
+    return requested("cpu"), requested("memory")

@@ -18,7 +18,7 @@ import numpy as np
 from minikube_py import own_code
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import Absent, Account, Rates, Report, Study
-from minikube_py.lab.study.measured import Measured, labels_beside
+from minikube_py.lab.study.measured import Measured, Titles, labels_beside
 
 PLAIN: Final = (bool, int, float, str, bytes, type(None))
 """Types of answers that are values, beside numpy's, and containers of such."""
@@ -58,6 +58,9 @@ class Contest(Study):
     shares: Mapping[str, str] = {}
     """Figures that are shares, and the figure of what they are shares of: in a batch where that is 0 they have no
     value, and none in the means."""
+
+    titles: Titles = {}
+    """Of pictures, by their names: from what is measured."""
 
     def world(self, design: Design, levels: Levels, seed: int) -> World:
         """Deterministic in its arguments; all candidates get the same one."""
@@ -150,7 +153,7 @@ class Contest(Study):
             before.setdefault(name, []).append(round(float(value), 6))
 
     def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Rates) -> Account:
-        measured = Measured(design, records, labels_beside(self.packaged), self.shares)
+        measured = Measured(design, records, labels_beside(self.packaged), self.shares, self.titles)
         pictures = measured.draw(folder, self.name)
         return Account(measured.judge(), measured.tables(), measured.rows(), pictures)
 

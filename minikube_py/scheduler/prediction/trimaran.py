@@ -2,8 +2,7 @@
 
 Source: scheduler-plugins v0.33.5, pkg/trimaran. Differences: usage comes from a custom source (`usage`) instead of a
 load watcher, as means of five minutes; load and deviation of a node are over the last `WINDOW` samples;
-TargetLoadPacking uses a node's allocatable CPU instead of its capacity; sidecars and pod-level resources count as in
-Kubernetes.
+TargetLoadPacking uses a node's allocatable CPU instead of its capacity.
 """
 
 from __future__ import annotations
@@ -177,14 +176,15 @@ class LoadVariationRiskBalancing(_ByLoad):
         self.power = self.number("safeVarianceSensitivity", 1, 0)
 
     def scores(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
+        cpu, memory = pod.spec.cpu.trimaran or (pod.spec.request(CPU), pod.spec.request(MEMORY))
         of_each = [
             [
-                risk_score(capacity, pod.spec.request(resource), mean, deviation, self.margin, self.power)
+                risk_score(capacity, requested, mean, deviation, self.margin, self.power)
                 for capacity, mean, deviation in zip(
                     capacities[resource].tolist(), rows[:, at].tolist(), rows[:, at + 1].tolist(), strict=True
                 )
             ]
-            for resource, at in ((CPU, 1), (MEMORY, 3))
+            for resource, requested, at in ((CPU, cpu, 1), (MEMORY, memory, 3))
         ]
         return _each(rounded(min(both)) for both in zip(*of_each, strict=True))
 

@@ -18,6 +18,7 @@ from minikube_py.lab.study.contest import Batch, Contest
 from minikube_py.lab.study.design import Design, Levels, StudyError
 from minikube_py.lab.study.experiment import CHECKOUT, Absent
 from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.studies.prediction.titles import OF_CURVES, TITLES
 
 ENVIRONMENT: Final = "MINIKUBE_PY_DATA"
 
@@ -89,6 +90,7 @@ class Prediction(Contest):
     text, design = CHECKOUT / "docs/studies/prediction.md", CHECKOUT / "docs/studies/prediction.toml"
     packaged = Path(__file__).with_name("design.toml")
     settings: Sequence[str] = ("size", "busy", "settings")
+    titles = TITLES
     words = {
         "usable": "CPU that pods have reserved, as a share of what the nodes have",
         "used": "CPU that pods really used, as a share of what the nodes have",
@@ -131,6 +133,7 @@ class OperatingCurves(Prediction):
     title = ""
     settings = ("size", "busy", "settings", "first_seed")
     mode_notes = {}
+    titles = OF_CURVES
 
     def world(self, design: Design, levels: Levels, seed: int) -> OneDay:
         size, seed = Size(**design.raw["size"]), seed + int(design.raw["first_seed"])

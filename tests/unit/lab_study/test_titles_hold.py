@@ -6,6 +6,7 @@ be read, and its panels can be compared."""
 
 from __future__ import annotations
 
+import copy
 import csv
 import gzip
 import json
@@ -36,6 +37,7 @@ from minikube_py.studies.bloom.predictions import Evidence
 from minikube_py.studies.bloom.study import Bloom
 from minikube_py.studies.emptiness.study import Emptiness
 from minikube_py.studies.prediction.study import Prediction
+from minikube_py.studies.prediction.titles import TITLES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 DATA = DOCS / "studies/data"
@@ -99,7 +101,7 @@ def usable(figure: Shown) -> bool:
     foresight = values.pop("perfect foresight")
     for name in ("requests (no predictor)", "0.9 of requests"):
         del values[name]
-    return len(values) == 7 and all(1.55 <= value < 1.75 for value in values.values()) and 1.95 <= foresight < 2.1
+    return len(values) == 7 and all(1.55 <= value < 1.75 for value in values.values()) and 1.95 <= foresight < 2.15
 
 
 def violations(figure: Shown) -> bool:
@@ -109,8 +111,8 @@ def violations(figure: Shown) -> bool:
     return (
         len(quiet) == 20
         and not any(quiet)
-        and worst.high < 0.004
-        and all(each.high < 0.004 and each.high < worst.low for each in busy.values())
+        and worst.high < 0.00345
+        and all(each.high < 0.00345 and each.high < worst.low for each in busy.values())
     )
 
 
@@ -225,8 +227,9 @@ def constants(figure: Shown) -> bool:
 
 
 JUDGES: Mapping[str, Callable[[Shown], bool]] = {
-    "On the replayed day, where memory is the limit, predicting usage lets pods reserve 1.6 to 1.7 times the CPU that nodes have; perfect foresight 2.0 times": usable,
-    "CPU ran short only on the busier day, in fewer than 4 of 1,000 minutes of nodes; with percentile surely more often than with any other predictor":
+    "On the replayed day, where memory is the limit, predicting usage lets pods reserve 1.6 to 1.7 times the CPU that nodes have; perfect foresight 2.0 to 2.1 times":
+        usable,
+    "CPU ran short only on the busier day, in at most 3.4 of 1,000 minutes of nodes; with these constants percentile more often than each of the 9 others":
         violations,
     "Of these fronts only the skyline lets through none of the full shards": skyline_alone,
     "Of these fronts only the skyline never errs; where free resources are positively correlated the others let through at most a sixth":
@@ -264,7 +267,7 @@ def pictured() -> dict[str, Any]:
         contests: list[tuple[Contest, str]] = [(Prediction(), "full"), (Emptiness(), "quick")]
         for study, mode in contests:
             labels, records = labels_beside(study.packaged), lines_of(f"{study.name}-{mode}.jsonl.gz")
-            Measured(study.load(mode), records, labels, study.shares).draw(Path(), study.name)
+            Measured(study.load(mode), records, labels, study.shares, study.titles).draw(Path(), study.name)
         pictures.draw_all(Evidence(Bloom().load("medium"), lines_of("bloom-medium.jsonl.gz")), Path(), {})
         for name, draw in (("calls", tables.draw), ("calls-beside", beside_report.draw)):
             recorded = json.loads((DOCS / f"data/{name}.json").read_text(encoding="utf-8"))
@@ -290,7 +293,8 @@ def test_every_picture_was_drawn_and_has_a_judge(drawn: dict[str, Shown]) -> Non
     labels = [json.loads(each.packaged.with_name("labels.json").read_text()) for each in contests]  # type: ignore[union-attr]
     titles = [text for each in labels for name, text in each.items() if name.startswith("picture ")]
     titles += pictures.TEXTS["titles"].values()
-    assert set(JUDGES) == {message(title) for title in titles} == set(drawn)
+    computed = {title for title, judge in JUDGES.items() if judge in (usable, violations)}
+    assert set(JUDGES) == {message(title) for title in titles} | computed == set(drawn)
 
 
 def test_plain_columns_are_as_much_slower_than_the_best_as_the_docs_say() -> None:
@@ -384,10 +388,31 @@ def test_the_pictures_of_compiled_fronts_are_drawn_from_their_journal(tmp_path: 
         assert path.read_bytes() == (DOCS / "studies" / path.name).read_bytes(), f"{path.name}: run `make pictures`"
 
 
-@pytest.mark.parametrize("study", [Prediction(), Emptiness(), Bloom()], ids=lambda study: str(study.name))
+def test_titles_of_predictors_follow_from_what_was_measured() -> None:
+    """With fewer violations in some clusters, what was sure is so no more; and not only the busier day is short of CPU."""
+    design, records = Prediction().load("full"), lines_of("prediction-full.jsonl.gz")
+
+    def title(usage: str, value: float, seeds: int) -> str:
+        changed = copy.deepcopy(records)
+        for record in changed:
+            if record["levels"]["usage"] == usage and record["seed"] < seeds:
+                record["candidates"]["percentile"]["figures"]["violations"] = [value]
+        return TITLES["violations"](Measured(design, changed, labels_beside(Prediction.packaged)))
+
+    assert "percentile more often than each of the 9 others" in title("busy", 0.0, 0)
+    assert re.search(r"percentile more often than [0-8] of 9 others", title("busy", 0.0, 12))
+    assert title("alone", 0.5, 1) == "CPU ran short on 2 of 3 kinds of day"
+    changed = copy.deepcopy(records)
+    for record in changed:
+        for each in record["candidates"].values():
+            each["figures"]["usable"] = [2 * value for value in each["figures"]["usable"]]
+    assert "reserve 3.2 to 3.3 times" in TITLES["usable"](Measured(design, changed))
+
+
+@pytest.mark.parametrize("study", [Emptiness(), Bloom()], ids=lambda study: str(study.name))
 def test_titles_of_a_recorded_run_are_not_put_over_another(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One figure of one unit differs."""
-    mode = {"prediction": "full", "emptiness": "quick", "bloom": "medium"}[study.name]
+    mode = {"emptiness": "quick", "bloom": "medium"}[study.name]
     records = lines_of(f"{study.name}-{mode}.jsonl.gz")
     records[0] = {**records[0], "took_s": -1}
     told: list[str] = []
@@ -399,7 +424,7 @@ def test_titles_of_a_recorded_run_are_not_put_over_another(study: Any, monkeypat
         assert "bars: lowest and highest seed" in told[0]
         return
     design = study.load(mode)
-    Measured(design, records, labels_beside(study.packaged), study.shares).draw(Path(), study.name)
+    Measured(design, records, labels_beside(study.packaged), study.shares, study.titles).draw(Path(), study.name)
     captions = [each["caption"] for each in design.raw["pictures"]]
     assert len(told) == len(captions) and all(title.startswith(of) for title, of in zip(told, captions))
 

@@ -230,6 +230,37 @@ def test_risk_of_a_node_as_upstreams_table_has_it(
     assert score(stage, plugin, stage.pod("new", *pod)) == expected
 
 
+@pytest.mark.parametrize(
+    ("more", "cpu", "memory"),
+    [
+        ({}, 300, 300),
+        ({"initContainers": [("1", "Never")]}, 1000, 300),
+        ({"initContainers": [("200m", "Always")]}, 300, 300),
+        ({"initContainers": [("400m", "Always"), ("50m", "Never")], "overhead": {"cpu": "7m"}}, 407, 300),
+        ({"resources": {"requests": {"cpu": "900m", "memory": "900Mi"}}}, 300, 300),
+    ],
+)
+def test_risk_counts_requests_as_upstream_does(tmp_path: Path, more: dict[str, Any], cpu: int, memory: int) -> None:
+    """Sidecars are init containers like others, and resources at pod level are no matter."""
+    stage = Stage(tmp_path)
+    stage.node(cpu="10", memory="10Gi")
+    plugin = LoadVariationRiskBalancing(stage.args, stage.handle)
+    inits = [
+        {"name": f"i{at}", "restartPolicy": policy, "resources": {"requests": {"cpu": milli}}}
+        for at, (milli, policy) in enumerate(more.get("initContainers", ()))
+    ]
+    two = [{"name": f"c{at}", "resources": requests("150m", "150Mi")} for at in range(2)]
+    spec = {**more, "containers": two, "initContainers": inits}
+    pod = project_pod({"metadata": {"name": "p", "namespace": "d", "uid": "p"}, "spec": spec})
+    plain = stage.pod("plain", requests(f"{cpu}m", f"{memory}Mi"))
+    for mean in (0.0, 9000.0):
+        rows = np.array([[0.0, mean, 0.0, 10240.0 * MI - mean * MI, 0.0]])
+        capacities = {CPU: np.array([10_000]), MEMORY: np.array([10 * 1024 * MI])}
+        assert plugin.scores(pod, rows, capacities) == plugin.scores(plain, rows, capacities)
+    counted = pod.spec.cpu.trimaran or (pod.spec.request(CPU), pod.spec.request(MEMORY))
+    assert counted == (cpu, memory * MI)
+
+
 # --- overcommit ------------------------------------------------------------------------------------------------------
 
 
