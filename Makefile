@@ -43,9 +43,9 @@ test: $(BIN)/.installed-dev  ## all tests of the project
 pythons: $(BIN)/.installed-dev  ## installs the packages with which tests/sim/test_every_python.py compares Python versions
 	@$(BIN)/python tests/support/pythons.py
 
-.PHONY: every-python
-every-python: pythons  ## histories and digests in every patch release of Python that is found; CI takes one of each minor version
-	@MINIKUBE_PY_EVERY_PYTHON=1 $(BIN)/python -m pytest -n $(JOBS) tests/sim/test_every_python.py
+.PHONY: deep
+deep: pythons    ## all seeds and Pythons of the tests of which `make test` runs a sample
+	@MINIKUBE_PY_DEEP=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $$(grep -rlE "^from depth import" tests --include='test_*.py')
 
 .PHONY: collected
 collected: $(BIN)/.installed-dev  ## imports all tests, which compiles each once: workers that begin together would each do so

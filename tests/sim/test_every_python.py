@@ -1,23 +1,23 @@
 """The same seed gives the same history in every supported Python of this machine: the golden digests, and simulated
 histories under faults to the last line. `make pythons` installs the packages for it.
 
-One patch release of each other minor version is run; every one that is found in `make every-python`."""
+One patch release of each other minor version is run; every one that is found in `make deep`."""
 
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
 from typing import Any
 
 import pytest
 import pythons
+from depth import DEEP
 from needs import absent
 from virtual_workloads import GOLDEN, SEED, versions
 
 FOUND = pythons.found()
 GOLDEN_NOW: dict[str, Any] = json.loads(GOLDEN.read_text())
-RUN = FOUND if os.environ.get("MINIKUBE_PY_EVERY_PYTHON") else pythons.one_of_each_minor(FOUND)
+RUN = list(FOUND) if DEEP else pythons.one_of_each_minor(FOUND)
 OTHERS = [python for python in RUN if python != pythons.RUNNING]
 # test_virtual_digests checks the running Python, if its packages are those of the digests.
 DIGESTED = OTHERS if versions() == GOLDEN_NOW["versions"] else list(RUN)

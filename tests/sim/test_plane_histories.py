@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from depth import seeds
 
 from minikube_py.env import Rng
 from minikube_py.sim.api_calls import ApiCalls, CallTransport
@@ -23,7 +24,7 @@ from minikube_py.sim.world import Process, World
 CLUSTER = histories("cluster")
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(4, sampled=2))
 def test_no_history_goes_wrong(seed: int) -> None:
     (done,) = run_block([seed], CLUSTER)
     assert not done.violations and not done.crashed, told(done, CLUSTER)

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import cast
 
 import pytest
+from depth import seeds
 
 from minikube_py.errors import InvalidRequest, RequestError
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
@@ -161,7 +162,7 @@ def assert_no_revision_is_divided(whole: list[WatchBatch], sliced: list[WatchBat
 
 
 @pytest.mark.parametrize("with_users", [False, True], ids=["bare", "with users"])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30, sampled=10))
 def test_what_is_made_ready_changes_nothing_but_when_work_is_done(
     seed: int, with_users: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
