@@ -142,7 +142,7 @@ def _told(comparison: Comparison) -> str:
     where = f"{f'the first {options.nodes:,}' if options.nodes else 'all'} nodes of {options.trace}"
     return "\n".join(
         (
-            f"\nmean of {options.seeds} seeds [95% of bootstrap means], over {over}, on {where}",
+            f"\nmean of {options.seeds} seeds [95% intervals by Student's t over the seeds], over {over}, on {where}",
             table(heads, rows, set(heads[1:5])),
             *_notes(comparison),
             "P: probability of a mean difference at least this large if the two do not differ (paired sign-flip test), "
@@ -185,4 +185,4 @@ def _of_each(comparison: Comparison, counts: tuple[int, int]) -> str:
 
 
 def _interval(interval: Interval) -> str:
-    return f"{interval.value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+    return f"{interval.value:.2f} [{f'{interval.low:.2f}, {interval.high:.2f}' if interval.is_known else 'unknown'}]"

@@ -144,7 +144,7 @@ def _measures(runs: Sequence[Sequence[_Run]]) -> dict[Measure, Compared]:
 
 
 def as_json(comparison: Comparison) -> bytes:
-    """Byte-identical for equal options: without times and paths."""
+    """Byte-identical for equal options: without times and paths. The interval of a single seed has no ends: null."""
     options = comparison.options
     document: dict[str, Any] = {
         "first": options.first[0],
@@ -185,7 +185,7 @@ def places_less(names: Sequence[str]) -> dict[str, str]:
     return {said: f"{name} places less" for said, name in zip(PLACES_LESS, names)}
 
 
-LEGEND = "grey: one seed each, on the same nodes; points: means over the seeds; bars: 95 % of bootstrap means"
+LEGEND = "grey: one seed each, on the same nodes; points: means over the seeds; bars: 95 % intervals by Student's t"
 
 
 def draw(comparison: Comparison, path: Path) -> Path:
@@ -201,7 +201,7 @@ def draw(comparison: Comparison, path: Path) -> Path:
         for pair in zip(each.first, each.second, strict=True):
             panel.plot((0, 1), pair, color=plots.GREY, alpha=0.45, linewidth=0.9)
         for place, mean, colour in ((0, each.mean_first, plots.BLUE), (1, each.mean_second, plots.ORANGE)):
-            spread = [[mean.value - mean.low], [mean.high - mean.value]]
+            spread = [[mean.value - mean.low], [mean.high - mean.value]] if mean.is_known else None
             panel.errorbar([place], [mean.value], yerr=spread, fmt="o", color=colour, capsize=4, zorder=3)
         panel.set_xlim(-0.4, 1.4)
         panel.set_xticks((0, 1), names)

@@ -26,6 +26,10 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def is_known(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
     def text(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
@@ -61,14 +65,6 @@ def ratios(costs: Floats, rivals: Floats, resamples: int, confidence: float) -> 
     lows, highs = np.quantile(drawn, [edges, 1.0 - edges], axis=0)
     values = costs.mean() / np.maximum(rivals.reshape(len(rivals), -1).mean(axis=1), 1e-12)
     return [Interval(*each) for each in zip(values.tolist(), lows.tolist(), highs.tolist())]
-
-
-def mean_interval(values: Floats, resamples: int, confidence: float) -> Interval:
-    """For the mean of `values` (seeds x batches)."""
-    drawn = weights(*values.shape, resamples) @ values.reshape(-1)
-    edges = (1.0 - confidence) / 2.0
-    low, high = np.quantile(drawn, [edges, 1.0 - edges])
-    return Interval(float(values.mean()), float(low), float(high))
 
 
 def of_clusters(values: Sequence[float], confidence: float, ratio: bool = False) -> Interval:

@@ -69,6 +69,9 @@ def test_what_the_paired_test_says() -> None:
     assert sign_flip_p([1.0]) is None
     assert sign_flip_p([1.0, 2.0, 3.0]) == pytest.approx(2 / 8)
     assert sign_flip_p([1.0, -1.0]) == 1
+    drawn = [1.0, 2.0, -0.5, 3.0, 0.1, 0.7]
+    for unit in (1e-30, 1e-10, 1.0, 1e20):
+        assert sign_flip_p([each * unit for each in drawn]) == sign_flip_p(drawn), "of no unit"
     assert sign_flip_p([5.0] * 20) == pytest.approx(1 / 2**14, rel=3)
     decided = compared([1.0] * 10, [2.0, 2.5] * 5)
     assert (decided.better(1), decided.better(-1)) == ("second", "first")
@@ -109,6 +112,17 @@ def test_seeds_that_cannot_decide_so_many_rows_are_said(tmp_path: Path, capsys: 
     printed = capsys.readouterr().out
     assert re.search(r"with fewer than [78] seeds P cannot be 0.05 or less, and nothing is called better\n", printed)
     assert not re.search(r"  default( \+ plugin| \(A\))$", printed, re.MULTILINE)
+
+
+def test_one_seed_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "default", "default", "--scheduler-only", "--seeds", "1", "--pods", "9", "--nodes", "4"]
+    assert main.main([*words, "--results", str(tmp_path)]) == 0
+    assert "0.00 [unknown]" in capsys.readouterr().out
+    (document,) = tmp_path.glob("compare-*/compare.json")
+    assert json.loads(document.read_bytes())["measures"]["preempted"]["difference"] == {
+        "value": 0.0, "low": None, "high": None
+    }  # fmt: skip
+    assert list(tmp_path.glob("compare-*/compare.svg"))
 
 
 @pytest.mark.parametrize("important", [0.0, 0.4])
