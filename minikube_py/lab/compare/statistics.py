@@ -62,7 +62,7 @@ class Compared(NamedTuple):
 def compared(first: Sequence[float], second: Sequence[float]) -> Compared:
     """One pair per seed."""
     differences = [other - one for one, other in zip(first, second, strict=True)]
-    means = (of_clusters(values, CONFIDENCE) for values in (first, second, differences))
+    means = of_clusters(first, CONFIDENCE), of_clusters(second, CONFIDENCE), of_clusters(differences, CONFIDENCE)
     p = sign_flip_p(differences)
     return Compared(tuple(first), tuple(second), *means, p, p)
 
