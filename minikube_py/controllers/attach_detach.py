@@ -37,6 +37,8 @@ from minikube_py.errors import MinikubeError
 UNMOUNT_WAIT_S: Final = 360.0
 """A volume that an unhealthy node still mounts is detached after this."""
 OPERATION_TIMEOUT_S: Final = 120.0
+WORKERS: Final = 64
+"""Upstream has one for each volume: a slow answer about one holds up no other."""
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 
@@ -52,8 +54,8 @@ class AttachDetach(QueueController):
         self._drivers: Informer[WholeView] = context.informers.of(CSI_DRIVERS)
         self._attachments: Informer[WholeView] = context.informers.of(ATTACHMENTS)
         self._events = context.recorder("attachdetach-controller")
-        # One worker: the writes of one node's list must not overtake each other.
-        self._workers = QueueWorkers(context, self.name, self._sync, 1)
+        # By volume, and by node: the writes of one node's list must not overtake each other.
+        self._workers = QueueWorkers(context, self.name, self._sync, WORKERS)
         self._managed: dict[str, None] = {}
         self._in_use: dict[str, tuple[str, ...]] = {}
         self._written: dict[str, tuple[str, ...]] = {}
@@ -64,7 +66,11 @@ class AttachDetach(QueueController):
         """By the volume's name and the node; so is `_held`."""
         self._wished_by: dict[str, list[tuple[str, str]]] = {}
         """By the pod's uid."""
+        self._wished_at: dict[str, dict[str, None]] = {}
+        """By node: the volumes that its pods use."""
         self._held: dict[str, dict[str, Held]] = {}
+        self._held_at: dict[str, dict[str, None]] = {}
+        """By node."""
         self._reported: dict[str, dict[str, None]] = {}
         """By node: the volumes that its status is to list."""
         self._operations: dict[str, dict[str, Operation]] = {}
@@ -113,10 +119,17 @@ class AttachDetach(QueueController):
         self._written.pop(node.name, None)
         if not node.in_use:
             self._in_use.pop(node.name, None)
-        if not any(node.name in wishes for wishes in self._wishes.values()):
-            self._managed.pop(node.name, None)
+        self._forget_node(node.name)
         for name in self._leaving.get(node.name, ()):
             self._look_at(name)
+
+    def _forget_node(self, name: str) -> None:
+        """What is known of one that is gone, and no longer needed."""
+        if name not in self._nodes.store:
+            if name not in self._wished_at:
+                self._managed.pop(name, None)
+            if name not in self._held_at:
+                self._in_use.pop(name, None)
 
     def _claim(self, claim: WholeView) -> None:
         for pod in self._pods.store.by_index(BY_CLAIM, claim.key):
@@ -150,6 +163,7 @@ class AttachDetach(QueueController):
             for volume in self._volumes_of(pod):
                 wishes = self._wishes.setdefault(volume.name, {})
                 wish = wishes.setdefault(pod.node, Wish(volume))
+                self._wished_at.setdefault(pod.node, {})[volume.name] = None
                 if pod.uid not in wish.pods:
                     self._wished_by.setdefault(pod.uid, []).append((volume.name, pod.node))
                     self._look_at(volume.name)
@@ -166,6 +180,8 @@ class AttachDetach(QueueController):
                 del wishes[node].pods[pod.uid]
                 if not wishes[node].pods:
                     del wishes[node]
+                    _take_out(self._wished_at, node, name)
+                    self._forget_node(node)
                 if not wishes:
                     del self._wishes[name]
                 self._look_at(name)
@@ -203,6 +219,7 @@ class AttachDetach(QueueController):
     def _hold(self, name: str, node: str, volume: Attachable | None, confirmed: bool) -> None:
         held = self._held.setdefault(name, {}).setdefault(node, Held(volume, confirmed))
         held.volume, held.confirmed = volume or held.volume, confirmed
+        self._held_at.setdefault(node, {})[name] = None
         driver, handle = source_of(name)
         if driver:
             self._volume_of[attachment_name(driver, handle, node)] = name
@@ -211,25 +228,18 @@ class AttachDetach(QueueController):
         self._held.get(name, {}).pop(node, None)
         if not self._held.get(name, {"": None}):
             del self._held[name]
-        self._stays(name, node)
+        _take_out(self._leaving, node, name)
+        _take_out(self._held_at, node, name)
+        self._forget_node(node)
         self._volume_of.pop(attachment_name(*source_of(name), node), None)
-        if self._unreport(name, node):
+        if _take_out(self._reported, node, name):
             self._workers.queue.add(f"node/{node}")
 
-    def _unreport(self, name: str, node: str) -> bool:
-        """Whether the node's status was to list it."""
-        reported = self._reported.get(node, {})
-        was = reported.pop(name, "") is None
-        if not reported:
-            self._reported.pop(node, None)
-        return was
-
-    def _stays(self, name: str, node: str) -> None:
-        """It is not to be detached, or was."""
-        leaving = self._leaving.get(node, {})
-        leaving.pop(name, None)
-        if not leaving:
-            self._leaving.pop(node, None)
+    def _list(self, name: str, node: str) -> None:
+        """In the node's status."""
+        if name not in self._reported.setdefault(node, {}):
+            self._reported[node][name] = None
+            self._workers.queue.add(f"node/{node}")
 
     def _key(self, volume: Attachable | None, node: str) -> str:
         return "" if volume is not None and volume.exclusive else node
@@ -278,8 +288,7 @@ class AttachDetach(QueueController):
             return
         assert operation.volume is not None
         self._hold(name, node, operation.volume, True)
-        self._reported.setdefault(node, {})[name] = None
-        self._workers.queue.add(f"node/{node}")
+        self._list(name, node)
         told = f'AttachVolume.Attach succeeded for volume "{operation.volume.volume}" '
         self._tell(pods, "Normal", "SuccessfulAttachVolume", told)
 
@@ -300,18 +309,11 @@ class AttachDetach(QueueController):
                 self._watch(name, operation)
         self._check(name)
         # Detached first: of a volume for one node at a time, the next one waits.
-        failures: list[MinikubeError] = []
         for node in sorted(self._held.get(name, {})):
             if node not in self._wishes.get(name, {}):
-                try:
-                    await self._detach(name, node)
-                except MinikubeError as error:
-                    # A node whose status may not be written holds up no other.
-                    failures.append(error)
+                await self._detach(name, node)
         for node in sorted(self._wishes.get(name, {})):
             await self._attach(name, node)
-        if failures:
-            raise failures[0]
 
     def _watch(self, name: str, operation: Operation) -> None:
         found = self._attachments.store.get(operation.attachment)
@@ -348,7 +350,8 @@ class AttachDetach(QueueController):
                 # Only the node's status listed it: now its attachment can be looked at, too.
                 self._look_at(name)
             held[node].volume, held[node].leaving_s = volume, None
-            self._stays(name, node)
+            _take_out(self._leaving, node, name)
+            self._list(name, node)
             return
         others = [other for other in sorted(held) if held[other].confirmed]
         if volume.exclusive and others:
@@ -398,13 +401,11 @@ class AttachDetach(QueueController):
             if left_s > 0:
                 self._look_at(name, left_s)
             return
-        # The node learns it first: from then on it does not mount the volume.
-        if self._unreport(name, node):
-            try:
-                await self._report(node)
-            except MinikubeError:
-                self._reported.setdefault(node, {})[name] = None
-                raise
+        # The node learns it first: from then on it does not mount the volume. Then it is looked at again.
+        _take_out(self._reported, node, name)
+        if name in self._written.get(node, ()):
+            self._workers.queue.add(f"node/{node}")
+            return
         operation = self._begin(name, DETACH, node, held.volume)
         try:
             why = "" if is_out or left_s <= 0 else await self._why_mounted(name, node)
@@ -443,7 +444,18 @@ class AttachDetach(QueueController):
         # Another node of that name lists nothing yet.
         if uid and uid == self._uid(node):
             self._written[node] = names
+        for name in self._leaving.get(node, ()):
+            self._look_at(name)
 
     def _uid(self, node: str) -> str:
         view = self._nodes.store.get(node)
         return view.uid if view is not None else ""
+
+
+def _take_out(by_node: dict[str, dict[str, None]], node: str, name: str) -> bool:
+    """Whether it was there. A node without any is none."""
+    names = by_node.get(node, {})
+    was = names.pop(name, "") is None
+    if not names:
+        by_node.pop(node, None)
+    return was

@@ -50,7 +50,7 @@ from minikube_py.client.workqueue import RateLimiter, RateLimitingQueue, work
 from minikube_py.controllers import views
 from minikube_py.controllers.autoscaling import AutoscalerConfig
 from minikube_py.controllers.device_taints import DEVICE_SLICES, held_devices, placed_taints, project_slice
-from minikube_py.controllers.informers import Informers, Needs
+from minikube_py.controllers.informers import Informers, Needs, Starting
 from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
 from minikube_py.controllers.volume_views import (
     ATTACHMENTS,
@@ -245,6 +245,8 @@ class ControllerContext:
     config: ControllerConfig
     informers: Needs
     timers: Timers
+    starting: Starting
+    """Of those that are made later."""
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 
     def recorder(self, component: str) -> EventRecorder:

@@ -106,12 +106,13 @@ class Starting:
         self._timeout_s = timeout_s
         self._needs: dict[str, Needs] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._late: list[asyncio.Task[None]] = []
         self._deadline: asyncio.Task[None] | None = None
 
     async def start(self, owners: Mapping[str, tuple[Needs, Callable[[], None]]]) -> None:
         """Returns when all have started, or at the deadline: the rest start later. Raises the error that ended a
         required informer."""
-        self._needs = {name: needs for name, (needs, _) in owners.items()}
+        self._needs |= {name: needs for name, (needs, _) in owners.items()}
         if not self.missing():
             for _, start in owners.values():
                 start()
@@ -133,10 +134,19 @@ class Starting:
             told = "; ".join(f"{ref.plural} ({why or 'no answer'})" for ref, why in missing.items())
             logger.warning("%s has not got %s", name, told)
 
+    def add(self, name: str, needs: Needs, make: Callable[[], Callable[[], None]]) -> None:
+        """One that nobody needed before: `make` makes it, and returns how it is started once what it `needs` is there.
+        Nobody waits for it."""
+
+        async def made() -> None:
+            await self._start(needs, make())
+
+        self._needs[name] = needs
+        self._late.append(asyncio.get_running_loop().create_task(made(), name=f"start of {name}"))
+
     async def _start(self, needs: Needs, start: Callable[[], None]) -> None:
         await self._informers.wait_synced(list(needs.needed))
-        if needs.wanted:
-            assert self._deadline is not None
+        if needs.wanted and self._deadline is not None:
             wanted = asyncio.get_running_loop().create_task(self._informers.wait_synced(list(needs.wanted)))
             await asyncio.wait((wanted, self._deadline), return_when=asyncio.FIRST_COMPLETED)
             if wanted.done():
@@ -153,11 +163,11 @@ class Starting:
     @property
     def failures(self) -> list[BaseException]:
         """The errors that ended owners' starts."""
-        ends = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
+        ends = (task.exception() for task in (*self._tasks, *self._late) if task.done() and not task.cancelled())
         return [failure for failure in ends if failure is not None]
 
     async def stop(self) -> None:
-        for task in (*self._tasks, self._deadline):
+        for task in (*self._tasks, *self._late, self._deadline):
             if task is not None:
                 task.cancel()
                 await ended(task)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.api.feature_gates import GENERIC_WORKLOAD, FeatureGates
@@ -45,7 +46,7 @@ from minikube_py.controllers.ttl_after_finished import TtlAfterFinished
 from minikube_py.controllers.volume_binder import VolumeBinder
 from minikube_py.controllers.volume_protection import AttributesClassProtection, ClaimProtection, VolumeProtection
 from minikube_py.controllers.volume_views import CLAIMS, POLICIES, wants_more
-from minikube_py.env import Clock, Rng, ended
+from minikube_py.env import Clock, Rng
 from minikube_py.errors import RequestError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Deferred:
         self.name = name
         self._context, self._resource, self._asks, self._make = context, resource, asks, make
         self._controller: Controller | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._asked = False
 
     def start(self) -> None:
         # Only now: the garbage collector has begun to follow all kinds, in its order.
@@ -72,65 +73,35 @@ class Deferred:
         informer.add_handler(Handler(on_add=seen, on_update=lambda old, new: seen(new)))
 
     def _seen(self, view: Any) -> None:
-        if self._task is None and self._asks(view):
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"start of {self.name}")
+        if not self._asked and self._asks(view):
+            self._asked = True
+            self._context.starting.add(self.name, self._context.informers, self._made)
 
-    async def _run(self) -> None:
+    def _made(self) -> Callable[[], None]:
         context = self._context
         known = set(context.recorders)
-        controller = self._make(context)
+        controller = self._controller = self._make(context)
         for component, recorder in context.recorders.items():
             if component not in known:
                 recorder.start()
-        await context.informers.informers.wait_synced(list(context.informers.needed))
-        controller.start()
-        self._controller = controller
+        return controller.start
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await ended(self._task)
         if self._controller is not None:
             await self._controller.stop()
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What ended its start."""
-        task = self._task
-        return task.exception() if task is not None and task.done() and not task.cancelled() else None
-
-    def missing(self) -> dict[ResourceRef, str]:
-        """The kinds that it still waits for, with reasons."""
-        needs = self._context.informers
-        waits = self._task is not None and not self._task.done()
-        return needs.informers.missing(needs.needed) if waits else {}
 
     def metrics(self) -> dict[str, float]:
         return {} if self._controller is None else self._controller.metrics()
 
 
-def _attach_detach(context: ControllerContext) -> Controller:
-    from minikube_py.controllers.attach_detach import AttachDetach
+def _late(module: str, name: str) -> Making:
+    """Imports it when it is made."""
 
-    return AttachDetach(context)
+    def make(context: ControllerContext) -> Controller:
+        made: Controller = getattr(import_module(f"minikube_py.controllers.{module}"), name)(context)
+        return made
 
-
-def _volume_expander(context: ControllerContext) -> Controller:
-    from minikube_py.controllers.volume_expander import VolumeExpander
-
-    return VolumeExpander(context)
-
-
-def _node_ttl(context: ControllerContext) -> Controller:
-    from minikube_py.controllers.node_ttl import NodeTtl
-
-    return NodeTtl(context)
-
-
-def _policy_types(context: ControllerContext) -> Controller:
-    from minikube_py.controllers.policy_types import PolicyTypes
-
-    return PolicyTypes(context)
+    return make
 
 
 def _attaches(node: NodeView) -> bool:
@@ -138,12 +109,14 @@ def _attaches(node: NodeView) -> bool:
 
 
 _DEFERRED: Final[Mapping[str, tuple[ResourceRef, Callable[[Any], bool], Making]]] = {
-    "persistentvolume-attach-detach-controller": (NODES, _attaches, _attach_detach),
-    "persistentvolume-expander-controller": (CLAIMS, wants_more, _volume_expander),
-    "validatingadmissionpolicy-status-controller": (POLICIES, lambda policy: True, _policy_types),
+    "persistentvolume-attach-detach-controller": (NODES, _attaches, _late("attach_detach", "AttachDetach")),
+    "persistentvolume-expander-controller": (CLAIMS, wants_more, _late("volume_expander", "VolumeExpander")),
+    "validatingadmissionpolicy-status-controller": (
+        POLICIES, lambda policy: True, _late("policy_types", "PolicyTypes"),
+    ),
     SimulatedAttacher.name: (NODES, _attaches, SimulatedAttacher),
 }
-OFF: Final[Mapping[str, Making]] = {"ttl-controller": _node_ttl}
+OFF: Final[Mapping[str, Making]] = {"ttl-controller": _late("node_ttl", "NodeTtl")}
 """Those that run only if asked for."""
 CONTROLLERS: Final[Mapping[str, Making]] = {
     controller.name: controller
@@ -194,9 +167,7 @@ def _gated(gates: FeatureGates) -> Mapping[str, Making]:
     """The controllers that these gates enable."""
     if GENERIC_WORKLOAD not in gates:
         return {}
-    from minikube_py.controllers.group_protection import GroupProtection
-
-    return {GroupProtection.name: GroupProtection}
+    return {"podgroup-protection-controller": _late("group_protection", "GroupProtection")}
 
 
 class ControllerManager:
@@ -230,6 +201,7 @@ class ControllerManager:
             config,
             Needs(self._informers),
             Timers(clock),
+            self._starting,
         )
         self.controllers: dict[str, Controller] = {
             name: there[name](replace(self._context, informers=self._needs[name])) for name in chosen
@@ -263,17 +235,13 @@ class ControllerManager:
     @property
     def missing(self) -> dict[str, dict[ResourceRef, str]]:
         """Controller to the kinds it still lacks, with reasons."""
-        deferred = {each.name: each.missing() for each in self._deferred()}
-        return {**self._starting.missing(), **{name: kinds for name, kinds in deferred.items() if kinds}}
+        return self._starting.missing()
 
     @property
     def failures(self) -> list[BaseException]:
         """The errors that ended informers, or starts of controllers; a manager with any must be restarted."""
-        found = [informer.failure for informer in self._informers.all()] + [each.failure for each in self._deferred()]
+        found = [informer.failure for informer in self._informers.all()]
         return [*(failure for failure in found if failure is not None), *self._starting.failures]
-
-    def _deferred(self) -> list[Deferred]:
-        return [each for each in self.controllers.values() if isinstance(each, Deferred)]
 
     def metrics(self) -> dict[str, float]:
         metrics: dict[str, float] = {}

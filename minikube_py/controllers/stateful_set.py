@@ -5,7 +5,8 @@ Source: k8s.io/kubernetes/pkg/controller/statefulset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
@@ -78,9 +79,9 @@ class Slots:
         """From the last one down to that at `position`."""
         return iter(Slots(self._wanted[position:][::-1], self._pods))
 
-    def with_missing(self, most: int) -> list[Slot]:
-        """Those that have a pod, and the first `most` that have none."""
-        missing = islice((ordinal for ordinal in self._wanted if ordinal not in self._pods), most)
+    def with_missing(self, most: int, may: Callable[[int], bool]) -> list[Slot]:
+        """Those that have a pod, and the first `most` that have none and `may`."""
+        missing = islice((ordinal for ordinal in self._wanted if ordinal not in self._pods and may(ordinal)), most)
         there = (ordinal for ordinal in self._pods if ordinal in self._wanted)
         return [Slot(ordinal, self._pods.get(ordinal)) for ordinal in sorted((*missing, *there))]
 
@@ -214,7 +215,7 @@ class StatefulSetController(QueueController):
                     return 0
         else:
             # Upstream tries all; what is created brings the set here again.
-            chosen = slots.with_missing(self._burst)
+            chosen = slots.with_missing(self._burst, partial(self._may_be_made, owner))
             waiting = iter(chosen)
 
             async def settle_next() -> None:
@@ -242,9 +243,7 @@ class StatefulSetController(QueueController):
         """Reconciles one ordinal; True: later ordinals must wait."""
         pod = slot.pod
         if pod is None:
-            if self._is_claim_left(owner, slot.ordinal):
-                # Nothing tells when it is gone.
-                self._queue.add_after(owner.key, _CLAIM_GONE_S)
+            if not self._may_be_made(owner, slot.ordinal):
                 return True
             await self._create(owner, found, slot.ordinal)
             return ordered
@@ -339,13 +338,16 @@ class StatefulSetController(QueueController):
                 _OWNER.involved(owner), NORMAL, "SuccessfulCreate", f"Create {told.format('')} success"
             )
 
-    def _is_claim_left(self, owner: WorkloadView, ordinal: int) -> bool:
+    def _may_be_made(self, owner: WorkloadView, ordinal: int) -> bool:
+        """No claim of an earlier pod is left."""
         pod = f"{owner.name}-{ordinal}"
         for template in owner.spec.get("volumeClaimTemplates") or ():
             claim = self._volumes.store.get(f"{owner.namespace}/{template['metadata']['name']}-{pod}")
             if claim is not None and is_left(owner, pod, claim):
-                return True
-        return False
+                # Nothing tells when it is gone.
+                self._queue.add_after(owner.key, _CLAIM_GONE_S)
+                return False
+        return True
 
     async def _keep_claims(self, owner: WorkloadView, ordinal: int, pod: PodView, condemned: bool = False) -> bool:
         """Sets the owners of one ordinal's claims by the retention policy.

@@ -20,7 +20,7 @@ from minikube_py.errors import MinikubeError
 RESIZER: Final = "volume.kubernetes.io/storage-resizer"
 
 
-class _NotItsOwn(Exception):
+class _NotItsOwn(MinikubeError):
     """The volume is not bound to the claim."""
 
 

@@ -45,6 +45,7 @@ KINDS = [
         ("serviceaccounts", "ServiceAccount", True),
         ("events", "Event", True),
         ("persistentvolumeclaims", "PersistentVolumeClaim", True),
+        ("persistentvolumes", "PersistentVolume", False),
     )
 ] + [
     Kind("coordination.k8s.io", "v1", "leases", "Lease", True),

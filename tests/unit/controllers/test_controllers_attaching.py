@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import controller_world
 import orjson
 import pytest
+from step_clock import settle
 
 from minikube_py import Cluster
 from minikube_py.client.transport import MERGE_PATCH
 from minikube_py.controllers.attach_detach import OPERATION_TIMEOUT_S, UNMOUNT_WAIT_S, AttachDetach
+from minikube_py.controllers.base import ControllerContext
 from minikube_py.controllers.simulated_volumes import SIMULATED
 from minikube_py.controllers.views import ATTACHES
 
@@ -201,9 +204,10 @@ def test_an_attachment_that_goes_away_is_made_again(world: World) -> None:
 def test_a_driver_may_need_no_attaching(world: World) -> None:
     world.make("CSIDriver", DRIVER, "storage.k8s.io/v1", spec={"attachRequired": False})
     world.volume()
-    world.pod("p", "node-0")
+    world.volume("other", csi={"driver": "b.example.com", "volumeHandle": "h"})
+    world.pod("p", "node-0", "v", "other")
     world.cluster.advance(1)
-    assert world.attachments() == [] and world.attached() == []
+    assert world.attachments() == [("node-0", "other")] and world.attached() == []
 
 
 @pytest.mark.parametrize(("source", "name"), [
@@ -321,8 +325,93 @@ def test_a_node_that_may_not_be_written_holds_up_no_other(world: World) -> None:
     assert ("node-0", "v") in world.attachments()
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[AttachDetach]:
+    """The controllers."""
+    found: list[AttachDetach] = []
+    first = AttachDetach.__init__
+
+    def init(self: AttachDetach, context: ControllerContext) -> None:
+        found.append(self)
+        first(self, context)
+
+    monkeypatch.setattr(AttachDetach, "__init__", init)
+    return found
+
+
+def test_a_slow_answer_about_a_volume_holds_up_no_other(made: list[AttachDetach], world: World) -> None:
+    for name in ("v0", "v1", "v2"):
+        world.volume(name, csi={"driver": DRIVER, "volumeHandle": name})
+    world.cluster.advance(1)
+    client = made[-1]._client
+    create = client.create
+
+    async def slow(resource: Any, obj: Any, namespace: str = "") -> Any:
+        if obj["spec"]["source"]["persistentVolumeName"] == "v0":
+            await made[-1]._clock.sleep(10)
+        return await create(resource, obj, namespace)
+
+    client.create = slow  # type: ignore[method-assign]
+    for name in ("v0", "v1", "v2"):
+        world.pod(name, "node-0", name)
+    world.cluster.advance(5)
+    assert world.attachments() == [("node-0", "v1"), ("node-0", "v2")]
+    world.cluster.advance(10)
+    assert len(world.attachments()) == 3
+
+
+def test_a_pod_that_comes_while_the_node_learns_of_the_last_ones_end_keeps_the_volume(
+    made: list[AttachDetach], world: World
+) -> None:
+    """The list of the node is written once the volume leaves it, and again with it."""
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    world.attach()
+    world.cluster.advance(1)
+    client = made[-1]._client
+    patch, lists = client.patch, []
+
+    async def slow(resource: Any, name: str, change: Any, *more: Any, **how: Any) -> Any:
+        lists.append(change["status"]["volumesAttached"])
+        await made[-1]._clock.sleep(10)
+        return await patch(resource, name, change, *more, **how)
+
+    client.patch = slow  # type: ignore[method-assign]
+    world.cluster.delete("pod/p")
+    world.cluster.advance(5)
+    assert lists == [None]
+    world.pod("q", "node-0")
+    world.cluster.advance(60)
+    assert lists == [None, [{"name": OWN, "devicePath": ""}]]
+    assert world.attached() == [OWN] and world.attachments() == [("node-0", "v")]
+
+
+def test_nothing_stays_of_a_node_that_is_gone(made: list[AttachDetach], world: World) -> None:
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    world.attach()
+    world.status("/api/v1/nodes/node-0", volumesInUse=[OWN])
+    world.cluster.advance(1)
+    world.cluster.node("node-0").down()
+    world.cluster.request("DELETE", "/api/v1/nodes/node-0", b"")
+    world.cluster.delete("pod/p")
+    world.cluster.advance(5)
+    (known,) = made
+    assert "node-0" in known._in_use and world.attachments() == [("node-0", "v")]
+    world.cluster.advance(UNMOUNT_WAIT_S + 5)
+    assert world.attachments() == []
+    by_node = known._in_use, known._managed, known._wished_at, known._held_at, known._leaving, known._reported
+    assert [each for each in by_node if "node-0" in each] == []
+
+
 async def test_a_deferred_controller_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had begun of it ends with the manager."""
+
     def broken(self: AttachDetach) -> None:
+        self._workers.start()
+        self._workers.queue.add("node/n")
         raise KeyError("boom")
 
     monkeypatch.setattr(AttachDetach, "start", broken)
@@ -332,3 +421,22 @@ async def test_a_deferred_controller_that_cannot_start_is_a_failure(monkeypatch:
         async with w:
             assert w.manager is not None
             assert [str(each) for each in w.manager.failures] == ["'boom'"]
+            assert _workers()
+    assert w.manager is not None
+    await w.manager.stop()
+    assert not _workers()
+
+
+def _workers() -> list[str]:
+    return [each.get_name() for each in asyncio.all_tasks() if each.get_name().startswith(AttachDetach.name)]
+
+
+async def test_a_volume_of_another_claim_is_reported_as_no_bug(caplog: pytest.LogCaptureFixture) -> None:
+    async with controller_world.World("persistentvolume-expander-controller") as w:
+        w.api.make("persistentvolumes", "v", spec={"claimRef": {"namespace": "b", "uid": "another"}})
+        requests = {"requests": {"storage": "2Gi"}}
+        status = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
+        w.api.make("persistentvolumeclaims", "a/v", spec={"volumeName": "v", "resources": requests}, status=status)
+        await settle()
+        (record,) = [each for each in caplog.records if "is not bound to PVC being updated" in each.getMessage()]
+        assert (record.levelname, record.exc_info) == ("WARNING", None)

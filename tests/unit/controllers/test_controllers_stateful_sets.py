@@ -47,6 +47,28 @@ async def test_a_pod_waits_until_the_claims_of_its_predecessor_are_gone():
         assert len(w.pods()) == 1
 
 
+async def test_ordinals_that_wait_for_claims_keep_a_parallel_set_from_no_other():
+    """Upstream tries all of them in each pass."""
+    claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+    retention = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+    async with World("statefulset-controller", burst_replicas=2) as w:
+        for name in ("web-0", "web-1", "web-2"):
+            left = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "earlier", "controller": True}
+            w.api.make("persistentvolumeclaims", f"a/data-{name}", metadata={"ownerReferences": [left]})
+        w.api.make(
+            "statefulsets", "a/web",
+            spec={
+                **POD, "replicas": 6, "podManagementPolicy": "Parallel", "volumeClaimTemplates": claims,
+                "persistentVolumeClaimRetentionPolicy": retention,
+            },
+        )  # fmt: skip
+        await settle()
+        assert set(w.pods()) == {"a/web-3", "a/web-4", "a/web-5"}
+        w.api.remove("persistentvolumeclaims", "a/data-web-1")
+        await w.clock.advance(2)
+        assert set(w.pods()) == {"a/web-1", "a/web-3", "a/web-4", "a/web-5"}
+
+
 async def test_a_pod_that_lacks_the_volumes_of_its_claims_holds_up_its_set_and_is_told():
     """As upstream: the server is asked to give it the volumes, which it refuses."""
     claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
@@ -88,7 +110,7 @@ async def test_replicas_without_end_are_created_one_at_a_time(start: int) -> Non
 def test_only_a_burst_of_missing_ordinals_is_listed() -> None:
     pod: Any = object()
     slots = Slots(range(7, INT32_MAX), {9: pod, 2_000_000: pod, 3: pod})
-    assert slots.with_missing(3) == [(7, None), (8, None), (9, pod), (10, None), (2_000_000, pod)]
+    assert slots.with_missing(3, lambda ordinal: True) == [(7, None), (8, None), (9, pod), (10, None), (2_000_000, pod)]
     assert next(iter(slots)) == (7, None) and next(slots.down_to(5)) == (INT32_MAX - 1, None)
 
 
@@ -97,5 +119,5 @@ def test_slots_are_the_list_of_all_ordinals(start: int, count: int, position: in
     pods: Any = dict.fromkeys(there, "pod")
     every = [(ordinal, pods.get(ordinal)) for ordinal in range(start, start + count)]
     slots = Slots(range(start, start + count), pods)
-    assert list(slots) == every == slots.with_missing(count)
+    assert list(slots) == every == slots.with_missing(count, lambda ordinal: True)
     assert list(slots.down_to(position)) == every[position:][::-1]
