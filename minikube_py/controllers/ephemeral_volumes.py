@@ -68,5 +68,5 @@ class EphemeralVolumes(QueueController):
         await self._client.create(CLAIMS, {"metadata": metadata, "spec": template.get("spec") or {}}, pod.namespace)
 
 
-class _NotItsOwn(Exception):
+class _NotItsOwn(MinikubeError):
     """A claim of that name exists, but not for this pod."""

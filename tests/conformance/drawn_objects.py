@@ -137,7 +137,7 @@ def put(obj: dict[str, Any], change: Change) -> dict[str, Any]:
     made = copy.deepcopy(obj)
     at: Any = made
     for key, following in zip(change.path, change.path[1:]):
-        if isinstance(at, dict) and at.get(key) is None:
+        if (at.get(key) if isinstance(at, dict) else at[key]) is None:
             at[key] = [] if isinstance(following, int) else {}
         at = at[key]
     at[change.path[-1]] = change.value

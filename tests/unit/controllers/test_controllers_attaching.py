@@ -438,5 +438,15 @@ async def test_a_volume_of_another_claim_is_reported_as_no_bug(caplog: pytest.Lo
         status = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
         w.api.make("persistentvolumeclaims", "a/v", spec={"volumeName": "v", "resources": requests}, status=status)
         await settle()
-        (record,) = [each for each in caplog.records if "is not bound to PVC being updated" in each.getMessage()]
-        assert (record.levelname, record.exc_info) == ("WARNING", None)
+        found = [each for each in caplog.records if "is not bound to PVC being updated" in each.getMessage()]
+        assert found and {(each.levelname, each.exc_info) for each in found} == {("WARNING", None)}
+
+
+async def test_a_claim_that_is_not_a_pods_is_reported_as_no_bug(caplog: pytest.LogCaptureFixture) -> None:
+    async with controller_world.World("ephemeral-volume-controller") as w:
+        w.api.make("persistentvolumeclaims", "a/p-scratch", spec={})
+        volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+        w.api.make("pods", "a/p", spec={"containers": [], "volumes": [volume]})
+        await settle()
+        found = [each for each in caplog.records if "was not created for pod" in each.getMessage()]
+        assert found and {(each.levelname, each.exc_info) for each in found} == {("WARNING", None)}
