@@ -12,6 +12,9 @@ number.
         def put(self, slot: int, point: Point) -> None: ...
         def size_bytes(self) -> int: ...
 
+If it has a method `in_vain(shard)`, whoever opened a shard and found no node with room tells it so, and it may read the
+shard's nodes again at that occasion.
+
 A distribution adds its own by an entry point of the group `minikube_py.fronts`."""
 
 from __future__ import annotations

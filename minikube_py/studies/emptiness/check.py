@@ -175,6 +175,9 @@ def _run(build: Build, drawn: Steps) -> None:
         if not (alone == says).all():
             raise Broken("a batch is answered as its requests are one by one", f"after {step} changes")
         sizes.append(front.size_bytes())
+        if hasattr(front, "in_vain"):
+            for shard in np.flatnonzero((says & ~truth).any(axis=0)).tolist():
+                front.in_vain(shard)
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
         raise Broken("size_bytes is a number of bytes", f"it was {sizes}")
 

@@ -88,6 +88,8 @@ def form_of(kind: type[Table]) -> Callable[[Any, Jit], tuple[Ask, Take]]:
     for each, form in FORMS.items():
         # Every front is a table, and only the table itself rules out nothing.
         if issubclass(kind, each) and (each is not Table or kind is Table):
+            if kind.put is not each.put and each is Skyband:
+                break  # It is kept up otherwise than the loops do.
             return form
     raise InvalidRequest(f"the front {kind.front} has no compiled form")
 

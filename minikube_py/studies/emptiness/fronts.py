@@ -6,7 +6,7 @@ of its dimension's maximum, and each node that an update rereads is one row read
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -36,11 +36,20 @@ class Table:
         self.points: IntArray = np.array(points, dtype=np.int64)
         self.shards, self.dimensions = shards, self.points.shape[1]
         self.rows_read = 0
+        self.visited: Bools = np.zeros(shards, dtype=np.bool_)
+        """Shards whose nodes were read, for whoever clears it."""
         highest = np.maximum(self.points, 1).max(axis=0, initial=1)
         self.point_bits = sum(int(value).bit_length() for value in highest)
 
     def passing(self, asked: IntArray) -> Bools:
         return np.ones((len(asked), self.shards), dtype=np.bool_)
+
+    def ask(self, asked: IntArray) -> Iterator[int]:
+        """The shards that pass for one request, of dimensions, in order. Whoever opens them may end it early."""
+        yield from np.flatnonzero(self.passing(asked[None])[0]).tolist()
+
+    def in_vain(self, shard: int) -> None:
+        """Whoever opened the shard has read its nodes, and found none with room."""
 
     def put(self, slot: int, point: Point) -> None:
         self.points[slot] = point
@@ -49,6 +58,7 @@ class Table:
         """Rereads the slots and points of a shard."""
         slots = np.arange(shard, len(self.points), self.shards)
         self.rows_read += len(slots)
+        self.visited[shard] = True
         return slots, self.points[slots]
 
     def size_bytes(self) -> int:
@@ -192,6 +202,55 @@ class Skyline(Skyband):
 
     def __init__(self, points: IntArray, shards: int) -> None:
         super().__init__(points, shards, 1)
+
+
+class RepairedSkyline(Skyline):
+    """A skyline whose members stay as they were when their nodes lose something: upper bounds, which rule out no node
+    that fits. They are formed again when their shard was opened in vain, from the nodes that were read there."""
+
+    front = "skyline-repaired"
+    bound = 1.0
+
+    def in_vain(self, shard: int) -> None:
+        self._build(shard)
+
+    def put(self, slot: int, point: Point) -> None:
+        shard = slot % self.shards
+        new = np.array(point, dtype=np.int64)
+        self.points[slot] = new
+        if not (self._kept[shard] >= new).all(axis=1).any():
+            self._add(shard, slot, new)
+            self._prune(shard)
+
+
+class DirtySkyline(RepairedSkyline):
+    """The exact one: a member that loses something marks its shard, which is formed again when one of its upper bounds
+    would let a request through."""
+
+    front = "skyline-dirty"
+    bound = 0.0
+
+    def put(self, slot: int, point: Point) -> None:
+        shard = slot % self.shards
+        if (self._slots[shard] == slot).any() and (self.points[slot] > point).any():
+            self._sure[shard] = 0
+        super().put(slot, point)
+
+    def passing(self, asked: IntArray) -> Bools:
+        says = super().passing(asked)
+        for shard in np.flatnonzero(says.any(axis=0)).tolist():
+            if not self._sure[shard]:
+                says[:, shard] = self._again(shard, asked)
+        return says
+
+    def ask(self, asked: IntArray) -> Iterator[int]:
+        for shard in np.flatnonzero(reached(self._kept, asked[None])[0]).tolist():
+            if self._sure[shard] or self._again(shard, asked[None])[0]:
+                yield shard
+
+    def _again(self, shard: int, asked: IntArray) -> Bools:
+        self._build(shard)
+        return reached(self._kept[shard : shard + 1], asked)[:, 0]
 
 
 class BoundedSkyline(Table):
@@ -466,6 +525,7 @@ class ByRequest(Table):
         fits = np.flatnonzero((self.points >= row).all(axis=1))
         self._fitting[place] = np.bincount(fits % self.shards, minlength=self.shards)
         self.rows_read += len(self.points)
+        self.visited[:] = True
 
     def put(self, slot: int, point: Point) -> None:
         new = np.array(point, dtype=np.int64)
@@ -503,6 +563,8 @@ FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "range-filter-16": (RangeFilter, {"bits_a_node": 16}),
     "range-filter-32": (RangeFilter, {"bits_a_node": 32}),
     "skyline": (Skyline, {}),
+    "skyline-dirty": (DirtySkyline, {}),
+    "skyline-repaired": (RepairedSkyline, {}),
     "skyband-2": (Skyband, {"k": 2}),
     "skyband-4": (Skyband, {"k": 4}),
     "bounded-skyline-2": (BoundedSkyline, {"k": 2}),

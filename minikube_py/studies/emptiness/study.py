@@ -47,11 +47,13 @@ class World:
         self._points = cluster.points.copy()
         self.known: IntArray | None = cluster.known() if isinstance(cluster, Arrivals) else None
         """The requests that can be known beforehand."""
-        self.batches: list[Batch] = []
-        for _ in range(int(design.raw["batches"])):
-            asked = np.array(cluster.requests(int(design.raw["requests_per_batch"])), dtype=np.int64)
-            right = holding(cluster.points, self.shards, asked)
-            self.batches.append(Batch(asked, right, cluster.change(int(design.raw["changes_per_batch"]))))
+        self.batches = [self.batch(design, levels, cluster) for _ in range(int(design.raw["batches"]))]
+
+    def batch(self, design: Design, levels: Levels, cluster: Any) -> Batch:
+        """The next one; leaves the cluster as it is after it."""
+        asked = np.array(cluster.requests(int(design.raw["requests_per_batch"])), dtype=np.int64)
+        right = holding(cluster.points, self.shards, asked)
+        return Batch(asked, right, cluster.change(int(design.raw["changes_per_batch"])))
 
     @property
     def points(self) -> IntArray:
@@ -64,15 +66,14 @@ class Behind:
 
     def __init__(self, front: Front, columns: int | None = None) -> None:
         self.front: Any = front
-        self._columns = columns
+        self.columns = columns
         self._read, self._changes = getattr(front, "rows_read", 0), 0
 
-    def answer(self, asked: IntArray) -> Bools:
-        says: Bools = self.front.passing(asked[:, : self._columns])
-        return says
+    def answer(self, asked: Any) -> Any:
+        return self.front.passing(asked[:, : self.columns])
 
     def change(self, changes: Changes) -> None:
-        put, columns = self.front.put, self._columns
+        put, columns = self.front.put, self.columns
         many = getattr(self.front, "put_many", None)
         if many is not None:
             many([(slot, point[:columns]) for slot, point in changes])
@@ -175,12 +176,16 @@ class Priced(Further):
         report = super().measure(design, unit)
         for each in report["candidates"].values():
             figures = each["figures"]
+            spent_us = self.spent_us(figures)
             for cost, counted in self.costs.items():
-                batches = list(zip(figures["answer_us"], figures["change_us"], figures[counted]))
                 for price in design.raw["prices_us"]:
-                    costs = [round(answer + change + price * opened, 6) for answer, change, opened in batches]
+                    costs = [round(spent + price * opened, 6) for spent, opened in zip(spent_us, figures[counted])]
                     figures[f"{cost}_at_{price:g}_us"] = costs
         return report
+
+    def spent_us(self, figures: dict[str, list[float]]) -> list[float]:
+        """By batch, the CPU time of a request and what follows it."""
+        return [answer + change for answer, change in zip(figures["answer_us"], figures["change_us"])]
 
 
 class PricedFirstFit(Priced, FirstFit):

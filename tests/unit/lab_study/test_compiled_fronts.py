@@ -25,8 +25,8 @@ from minikube_py.studies.emptiness.study import Behind, World
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/compiled-fronts.toml"
 
-QUICK = [each for each in FRONTS if not each.startswith("range-filter")]
-"""Without those whose tens of thousands of cells numpy asks one by one."""
+QUICK = [each for each in FRONTS if not each.startswith(("range-filter", "skyline-"))]
+"""Without those whose tens of thousands of cells numpy asks one by one, and those that have no loops."""
 
 
 def as_it_is(function: Any) -> Any:

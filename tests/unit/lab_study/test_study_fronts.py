@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[3]
 VALUES = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
 """Few values, so that nodes are often equal or one dominates another; and the edges of steps and widths."""
 
-LATER = {each for each in FRONTS if each.startswith(("range-filter", "bounded-skyline", "by-request"))} | {
+LATER = {each for each in FRONTS if each.startswith(("range-filter", "bounded-skyline", "by-request", "skyline-"))} | {
     "max-vectors-8",
     "max-vectors-16",
 }

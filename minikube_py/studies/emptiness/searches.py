@@ -1,0 +1,127 @@
+"""The study `lazy-skyline`: fronts that are repaired by the searches behind them, and all openings charged.
+
+A search asks a front for one request, opens the shards that pass, and tells the front which ones were opened in vain;
+then some nodes change. All of that is one turn, whose CPU time is measured in whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from minikube_py.index.filters.front import Bools, holding
+from minikube_py.index.structure import IntArray
+from minikube_py.lab.study.contest import Batch
+from minikube_py.lab.study.design import Design, Levels
+from minikube_py.studies.emptiness.study import Behind, Changes, Emptiness, Priced, World
+
+FIRST: Final = "@first"
+"""After the name of a front: its searches end at the first shard that has room."""
+OPENED, READ, UNTRIED = 1, 2, 4
+"""Of a request and a shard: it was opened for the request; the front had its nodes read, in order to answer or after an
+opening in vain; the search ended before it."""
+Marks = npt.NDArray[np.int8]
+
+
+class Turn(NamedTuple):
+    """One request, which shards have room for it, and the changes that follow."""
+
+    request: IntArray
+    right: Bools
+    changes: Changes
+
+
+class TurnByTurn(World):
+    """`changes`, a level: how many nodes change after each request. Of openb and DLRM it may be one more, as a pod that
+    leaves and one that arrives are two changes; what is over is left out of the next turn."""
+
+    def batch(self, design: Design, levels: Levels, cluster: Any) -> Batch:
+        turns = []
+        each, made = int(levels["changes"]), 0
+        for number in range(1, 1 + int(design.raw["requests_per_batch"])):
+            request = np.array(cluster.requests(1), dtype=np.int64)
+            right = holding(cluster.points, self.shards, request)[0]
+            changes = cluster.change(number * each - made) if number * each > made else []
+            made += len(changes)
+            turns.append(Turn(request[0], right, changes))
+        return Batch(turns, np.array([turn.right for turn in turns]))
+
+
+class Searching(Behind):
+    """Whoever searches behind a front: is asked turns, and answers by marks, requests x shards."""
+
+    def __init__(self, front: Any, columns: int | None, first: bool) -> None:
+        super().__init__(front, columns)
+        self._first = first
+
+    def answer(self, asked: Any) -> Marks:
+        marks: Marks = np.zeros((len(asked), self.front.shards), dtype=np.int8)
+        made = 0
+        for turn, row in zip(asked, marks):
+            self._search(turn, row)
+            super().change(turn.changes)
+            made += len(turn.changes)
+        self._changes = made
+        return marks
+
+    def _search(self, turn: Turn, row: Marks) -> None:
+        front = self.front
+        front.visited[:] = False
+        for shard in front.ask(turn.request[: self.columns]):
+            row[shard] = OPENED
+            if not turn.right[shard]:
+                front.in_vain(shard)
+            elif self._first:
+                row[shard + 1 :] = UNTRIED
+                break
+        row[front.visited] |= READ
+
+    def change(self, changes: Changes) -> None:
+        """Each turn made its own."""
+
+
+class Searches(Priced):
+    """See docs/studies/lazy-skyline.md."""
+
+    settings = tuple(each for each in Priced.settings if each != "changes_per_batch")
+    shares: dict[str, str] = {}
+    costs = {"cost": "opened", "whole_cost": "opened_in_all"}
+    words = {
+        **{name: text for name, text in Emptiness.words.items() if name != "let_through"},
+        "turn_us": "CPU time of a turn: one request is asked, the shards opened in vain are formed again by a front "
+        "that does so, and the changes that follow are taken in",
+        "opened": "shards opened for a request",
+        "in_vain": "of them, those that have no room",
+        "opened_in_all": "shards opened for a request, and those whose nodes the front had to have read in order to "
+        "answer: all when a request is learned, one when it is formed again before it passes. One that is both counts "
+        "once",
+        "rows_read": "nodes that a front looked at again for each node that changed, for whatever reason",
+    }
+
+    def world(self, design: Design, levels: Levels, seed: int) -> TurnByTurn:
+        return TurnByTurn(design, levels, seed)
+
+    def candidate(self, name: str, world: World, design: Design, levels: Levels) -> Searching:
+        plain, first, _ = name.partition(FIRST)
+        behind = super().candidate(plain, world, design, levels)
+        return Searching(behind.front, behind.columns, bool(first))
+
+    def mistakes(self, batch: Batch, answers: Any) -> int:
+        """Requests for which a shard with room was passed over."""
+        passed_over = batch.right[: len(answers)] & (answers & (OPENED | UNTRIED) == 0)
+        return int(np.count_nonzero(passed_over.any(axis=1)))
+
+    def score(self, batch: Batch, answers: Any) -> Mapping[str, float]:
+        opened, right = (answers & OPENED) > 0, batch.right[: len(answers)]
+        counted = {"opened": opened, "in_vain": opened & ~right, "opened_in_all": (answers & (OPENED | READ)) > 0}
+        means = {name: np.count_nonzero(each) / max(1, len(answers)) for name, each in counted.items()}
+        return {**means, "empty": float((~right).mean())}
+
+    def spent_us(self, figures: dict[str, list[float]]) -> list[float]:
+        """No change follows a batch: what was measured is whole turns."""
+        del figures["change_us"]
+        figures["turn_us"] = figures.pop("answer_us")
+        return figures["turn_us"]
