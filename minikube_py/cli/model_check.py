@@ -23,7 +23,7 @@ from minikube_py.errors import RequestError, WrongUsage
 if TYPE_CHECKING:
     from minikube_py.lab.conformance.check import Part
 
-    Check = Callable[[str, Mapping[str, Any], int, int, Callable[[str], None]], tuple[str, list[Part]]]
+    Check = Callable[[str, Mapping[str, Any], int, int, Callable[[str], None]], tuple[str, list[Part], list[str]]]
 
 EXAMPLES = 60
 
@@ -59,16 +59,19 @@ def judged(arguments: argparse.Namespace, what: str, check: Check) -> int:
     progress = Progress(sys.stderr.isatty() and not arguments.json)
     try:
         with notes_elsewhere():
-            name, parts = check(arguments.target, arguments.args, arguments.examples, arguments.seed, progress.say)
+            counts = arguments.examples, arguments.seed
+            name, parts, unjudged = check(arguments.target, arguments.args, *counts, progress.say)
     except RequestError as error:
         raise WrongUsage(str(error)) from error
     progress.done()
     holds = all(part.failure is None for part in parts)
     if arguments.json:
-        told = {what: name, "holds": holds, "parts": [part.as_json() for part in parts]}
+        told = {what: name, "holds": holds, "parts": [part.as_json() for part in parts], "unjudged": unjudged}
         print(json.dumps(told, indent=2))
         return 0 if holds else 1
     for part in parts:
         print_part(part)
+    if unjudged:
+        print(f"\nno law looks at: {', '.join(unjudged)}")
     print(f"\n{name}: {'all laws hold' if holds else 'broken'}")
     return 0 if holds else 1

@@ -20,6 +20,7 @@ from minikube_py.own_code import RAISED, module_of, told
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
+from minikube_py.scheduler.flow.exchange import displacing
 from minikube_py.scheduler.flow.graph import Graph, TaskClass
 from minikube_py.scheduler.flow.model import FORMS, CostModel, MachineClass, Machines, ModelError, Task
 from minikube_py.scheduler.flow.models import MODELS, model_named
@@ -32,9 +33,16 @@ COUNTS: Final = (1, 3, 40)
 WAITED_S: Final = (0.0, 0.4, 30.0, 4000.0)
 
 
+POINTS: Final = tuple(name for name, each in vars(CostModel).items() if callable(each) and not name.startswith("_"))
+"""The methods of the interface."""
+
+
 class Subject(NamedTuple):
+    """`asked`: gathers the points that laws have called."""
+
     target: str
     args: Mapping[str, Any]
+    asked: dict[str, None]
 
     def make(self, seed: int = 1) -> CostModel:
         """Raises: ConfigError."""
@@ -50,6 +58,18 @@ def columns_of(case: Case) -> NodeColumns:
     return cache.columns
 
 
+class _Watched:
+    """A model as the scheduler calls it, which notes the points that are called."""
+
+    def __init__(self, model: CostModel, asked: dict[str, None]) -> None:
+        self._model = model
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        self._asked[name] = None
+        return getattr(self._model, name)
+
+
 class World:
     """A drawn cluster, and a model initialised with it."""
 
@@ -62,11 +82,35 @@ class World:
             Task(pod, COUNTS[i % len(COUNTS)], WAITED_S[i % len(WAITED_S)], f"{pod.namespace}/job{i}")
             for i, pod in enumerate(pods)
         ]
-        self.model = subject.make()
-        ask = Asking(self.model.name, "all", self.tasks[0]).ask
+        self.kind = type(model := subject.make())
+        self.model: CostModel = _Watched(model, subject.asked)  # type: ignore[assignment]
+        self.running = [
+            Task(project_pod(pod), 1, 0.0, "default/running", pod["spec"]["nodeName"], WAITED_S[i % len(WAITED_S)])
+            for i, pod in enumerate(case.bound)
+        ]
+        self.asking = Asking(self.model.name, "all", self.tasks[0])
+        self._add_machines()
+
+    def _add_machines(self) -> None:
         for machine in self.machines:
-            ask(f"machine {machine.name}", self.model.add_machine, machine)
-            ask(f"machine {machine.name}", self.model.gather_stats, machine)
+            self.asking.ask(f"machine {machine.name}", self.model.add_machine, machine)
+            self.asking.ask(f"machine {machine.name}", self.model.gather_stats, machine)
+
+    def rounds(self) -> None:
+        """As the scheduler's: the tasks join a round and leave it, running pods are priced, and all machines go and
+        come back before the next round. Raises: ModelError, the first one."""
+        for _ in range(2):
+            for task in self.tasks:
+                with Asking(self.model.name, "all", task).guarded("task_key"):
+                    dict.fromkeys([self.model.task_key(task)])
+            self.graph()
+            for task in self.running:
+                displacing(self.model, task)
+            for task in self.tasks:
+                Asking(self.model.name, task.job, task).ask("remove_task", self.model.remove_task, task)
+            for machine in self.machines:
+                self.asking.ask(f"machine {machine.name}", self.model.remove_machine, machine.name)
+            self._add_machines()
 
     def graph(self) -> tuple[Graph, Problem]:
         """Raises: ModelError, the first one."""
@@ -80,7 +124,7 @@ class World:
 
 def answers(subject: Subject, case: Case) -> None:
     try:
-        World(subject, case).graph()
+        World(subject, case).rounds()
     except ModelError as error:
         raise Broken("every arc has an integer cost and capacity", str(error)) from error
 
@@ -89,42 +133,48 @@ def forms_agree(subject: Subject, case: Case) -> None:
     world = World(subject, case)
     # The model must know its tasks and classes first.
     world.graph()
-    model, machines = world.model, world.machines
+    model, machines, kind = world.model, world.machines, world.kind
     ecs = [ec for task in world.tasks for ec in model.get_task_equiv_classes(task)]
-    kind = type(model)
     for one, many in FORMS.items():
-        if not _is_own(kind, many) or not _is_own(kind, one):
-            continue
         given: list[tuple[Any, ...]] = [(ec,) for ec in ecs] if one.startswith("equiv_class") else [()]
-        for first in given:
+        for first in given if _has(kind, one) and _has(kind, many) else ():
             alone = [getattr(model, one)(*first, machine)[:2] for machine in machines]
-            _compare(many, one, machines, getattr(model, many)(*first, machines), alone)
-    if _is_own(kind, "equiv_class_to_machine_classes") and _is_own(kind, "equiv_class_to_equiv_class"):
-        for ec in ecs:
-            for number in range(min(3, model.machine_classes)):
-                alone = [model.equiv_class_to_equiv_class(ec, MachineClass(m, number))[:2] for m in machines]
-                found = model.equiv_class_to_machine_classes(ec, machines, number)
-                _compare("equiv_class_to_machine_classes", "equiv_class_to_equiv_class", machines, found, alone)
+            _compare(kind, one, many, machines, getattr(model, many)(*first, machines), alone)
+    one, many = "equiv_class_to_equiv_class", "equiv_class_to_machine_classes"
+    for ec in ecs if _has(kind, one) and _has(kind, many) else ():
+        for number in range(min(3, model.machine_classes)):
+            alone = [model.equiv_class_to_equiv_class(ec, MachineClass(m, number))[:2] for m in machines]
+            found = model.equiv_class_to_machine_classes(ec, machines, number)
+            _compare(kind, one, many, machines, found, alone)
 
 
-def _is_own(kind: type[CostModel], method: str) -> bool:
-    """Whether the class itself defines it, not a base class: an inherited form uses inherited prices."""
-    return method in vars(kind)
+def _has(kind: type, method: str) -> bool:
+    """Whether it or a base defines it, other than the interface."""
+    return getattr(kind, method) is not getattr(CostModel, method)
 
 
-def _compare(many: str, one: str, machines: Machines, found: Any, alone: Sequence[tuple[int, int]]) -> None:
+def _owner(kind: type, method: str) -> str:
+    return next(each.__name__ for each in kind.__mro__ if method in vars(each))
+
+
+def _compare(
+    kind: type, one: str, many: str, machines: Machines, found: Any, alone: Sequence[tuple[int, int]]
+) -> None:
     cost, capacity = (np.broadcast_to(part, len(machines)).tolist() for part in found)
     for i, (together, single) in enumerate(zip(zip(cost, capacity, strict=True), alone, strict=True)):
         # Without capacity a price is meaningless.
         if together != tuple(single) and (together[1] or single[1]):
             text = f"{many} says {together} of {machines[i].name}, {one} {tuple(single)}"
+            owners = [_owner(kind, method) for method in (many, one)]
+            if owners[0] != owners[1]:
+                text += f"; the first is of {owners[0]}, the second of {owners[1]}"
             raise Broken("both forms give the same cost and capacity", text)
 
 
 def waiting_never_helps(subject: Subject, case: Case) -> None:
     world = World(subject, case)
     world.graph()
-    if isinstance(world.model, MODELS["RANDOM"]):
+    if issubclass(world.kind, MODELS["RANDOM"]):
         return
     for task in world.tasks:
         later = Task(task.pod, task.count, task.waited_s + 60, task.job)
@@ -204,10 +254,11 @@ LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
 
 def check(
     target: str, args: Mapping[str, Any], examples: int, seed: int, say: Say = lambda _: None
-) -> tuple[str, list[Part]]:
-    """The model's name, and the results. Raises: ConfigError."""
-    subject = Subject(target, args)
-    name = subject.make().name
+) -> tuple[str, list[Part], list[str]]:
+    """The model's name, the results, and which of its methods no law has called. Raises: ConfigError."""
+    subject = Subject(target, args, {})
+    model = subject.make()
+    name = model.name
     words = _words(subject)
     parts: list[Part] = []
     for law in LAWS:
@@ -215,10 +266,17 @@ def check(
         parts.append(judge(law, subject, words, examples, seed))
         if parts[0].failure is not None:
             # All the others would find the same.
-            return name, parts
+            return name, parts, []
     say("two processes with different hash seeds")
     parts.append(in_other_processes(__name__, target, args, seed))
-    return name, parts
+    return name, parts, _unjudged(type(model), subject.asked)
+
+
+def _unjudged(kind: type, asked: Mapping[str, None]) -> list[str]:
+    # The interface's form for many asks the one for a single machine.
+    by_many = {**FORMS, "equiv_class_to_equiv_class": "equiv_class_to_machine_classes"}
+    own = (point for point in POINTS if _has(kind, point) and point not in asked)
+    return [each for each in own if each not in by_many or _has(kind, by_many[each]) or by_many[each] not in asked]
 
 
 def _words(subject: Subject) -> Words:
@@ -268,7 +326,7 @@ def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -
 def main(target: str, args: str, seed: str) -> None:
     """Runs in a separate process."""
     with redirect_stdout(sys.stderr):  # What the model prints is no part of it.
-        subject = Subject(target, json.loads(args))
+        subject = Subject(target, json.loads(args), {})
         found = digest(subject, _words(subject), int(seed))
     print(found)
 

@@ -131,8 +131,8 @@ LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
 
 def check(
     target: str, args: Mapping[str, Any], examples: int, seed: int, say: Say = lambda _: None
-) -> tuple[str, list[Part]]:
-    """The predictor's name, and the results. Raises: ConfigError."""
+) -> tuple[str, list[Part], list[str]]:
+    """The predictor's name, the results, and what no law looks at: nothing. Raises: ConfigError."""
     subject = Subject(target, args)
     name = subject.make().name
     parts: list[Part] = []
@@ -142,7 +142,7 @@ def check(
         if parts[0].failure is not None:
             # All the others would find the same.
             break
-    return name, parts
+    return name, parts, []
 
 
 def judge(name: str, subject: Subject, examples: int, seed: int) -> Part:

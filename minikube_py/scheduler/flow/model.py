@@ -198,10 +198,12 @@ class CostModel:
     machine_classes = 0
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """A class that prices one machine is asked so for many, whatever its base has for many."""
+        """A class that prices one machine, itself or by a mixin, is asked so for many, whatever a later base has for
+        many."""
         super().__init_subclass__(**given)
         for one, many in FORMS.items():
-            if one in vars(cls) and many not in vars(cls):
+            first = next(vars(each) for each in cls.__mro__ if one in vars(each) or many in vars(each))
+            if many not in first:
                 setattr(cls, many, getattr(CostModel, many))
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from minikube_py.cli import main
 from minikube_py.lab.plugins import model_laws
-from minikube_py.lab.plugins.drawn import Case, words_of
+from minikube_py.lab.plugins.drawn import Case, Words, words_of
 from minikube_py.lab.plugins.model_laws import LAWS, Subject, columns_of, judge
 from minikube_py.own_code import module_of
 from minikube_py.scheduler.flow.model import Machines
+from minikube_py.scheduler.flow.models import MODELS
 from minikube_py.scheduler.flow.problem import Problem
 from minikube_py.scheduler.flow.solvers import NUMPY
 from minikube_py.scheduler.framework import IntArray
@@ -66,6 +67,28 @@ WRONG = {
         "    def task_to_equiv_class_aggregator(self, task, ec):\n        return Arc(0, 1, 40)\n    def task_to_unsch",
     ),
 }
+AT_A_POINT = {
+    "task_key": "return [1]",
+    "remove_task": "raise ValueError('no')",
+    "remove_machine": "raise ValueError('no')",
+    "unscheduled_agg_to_sink": "return Arc(float('nan'))",
+    "task_continuation": "return Arc(float('nan'))",
+    "task_preemption": "raise SystemExit(0)",
+    "add_machine": "raise ValueError('no')",
+    "gather_stats": "raise ValueError('no')",
+    "prepare_stats": "raise ValueError('no')",
+    "update_stats": "raise ValueError('no')",
+    "add_task": "raise ValueError('no')",
+    "get_task_equiv_classes": "raise ValueError('no')",
+    "get_equiv_class_to_equiv_classes_arcs": "return 3",
+    "get_outgoing_equiv_class_pref_arcs": "return [-1]",
+    "get_task_preference_arcs": "return [-1]",
+    "task_to_equiv_class_aggregator": "return Arc(0.5)",
+    "resource_node_to_resource_node": "return Arc(0.5)",
+    "resource_nodes_to_resource_nodes": "return 0.5, 1",
+    "leaf_resource_node_to_sink": "return Arc(0.5)",
+    "leaf_resource_nodes_to_sink": "return 0.5, 1",
+}
 WRONG_TIERS = {
     "prices of machine classes that disagree": ("Arcs(machines.running + index", "Arcs(machines.running"),
     "capacities of machine classes that disagree": ("machines.free_slots > index", "machines.free_slots >= index"),
@@ -75,7 +98,7 @@ WRONG_TIERS = {
 def judged(tmp_path: Path, text: str, law: str) -> str:
     path = tmp_path / "mine.py"
     path.write_text(text)
-    subject = Subject(f"{path}:Mine", {})
+    subject = Subject(f"{path}:Mine", {}, {})
     part = judge(law, subject, words_of(module_of(str(path))), 25, 0)
     return "" if part.failure is None else part.failure.shown or part.failure.wanted
 
@@ -100,6 +123,46 @@ def test_a_right_model_of_machine_classes_breaks_no_law(tmp_path: Path, law: str
 def test_forms_of_machine_classes_that_disagree_are_found(tmp_path: Path, old: str, new: str) -> None:
     assert old in TIERS
     assert "equiv_class_to_machine_classes says" in judged(tmp_path, TIERS.replace(old, new), "forms")
+
+
+@pytest.mark.parametrize("point", AT_A_POINT)
+def test_a_model_that_is_wrong_at_any_point_of_the_interface_is_found(tmp_path: Path, point: str) -> None:
+    wrong = f"    def {point}(self, *given):\n        {AT_A_POINT[point]}\n"
+    assert "pod " in judged(tmp_path, f"{RIGHT}\n{wrong}", "answers")
+
+
+def test_methods_that_no_law_calls_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"{RIGHT}\n    def task_to_resource_node(self, task, machine):\n        return Arc(1)\n")
+    assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 0
+    assert "\nno law looks at: task_to_resource_node\n" in capsys.readouterr().out
+    assert main.main(["model", "check", f"{path}:Mine", "--examples", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unjudged"] == ["task_to_resource_node"]
+    path.write_text(RIGHT.replace("    def equiv_class_to_resource_nodes", "    def other"))
+    assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 0
+    assert "no law looks at" not in capsys.readouterr().out, "asked by the form for many"
+
+
+HEIRS = {
+    "inherited whole": RIGHT.replace("Arcs(machines.running,", "Arcs(machines.running + 1,").replace("Mine", "Base")
+    + "\nclass Mine(Base):\n    pass\n",
+    "the other form inherited": RIGHT.replace("Mine", "Base")
+    + "\nclass Mine(Base):\n    def equiv_class_to_resource_nodes(self, ec, machines):\n"
+    "        return Arcs(machines.running + 1, machines.free_slots)\n",
+    "machine classes": TIERS.replace("running + index", "running").replace("Mine", "Base")
+    + "\nclass Mine(Base):\n    pass\n",
+}
+
+
+@pytest.mark.parametrize("text", HEIRS.values(), ids=HEIRS)
+def test_forms_are_compared_wherever_they_are_defined(tmp_path: Path, text: str) -> None:
+    assert "both forms give the same cost and capacity" in judged(tmp_path, text, "forms")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_forms_of_each_built_in_model_agree(name: str) -> None:
+    assert judge("forms", Subject(name, {}, {}), Words(), 10, 1).failure is None
+    assert judge("answers", Subject(name, {}, {}), Words(), 10, 1).failure is None
 
 
 def for_nothing(problem: Problem) -> IntArray:
@@ -172,10 +235,17 @@ class Mine(MODELS["OCTOPUS"]):
 """
 
 
-def test_a_price_for_one_machine_replaces_the_inherited_ones_for_many(tmp_path: Path) -> None:
+BY_MIXIN = INHERITED.replace('class Mine(MODELS["OCTOPUS"]):', "class Priced:") + """
+class Mine(Priced, MODELS["OCTOPUS"]):
+    pass
+"""
+
+
+@pytest.mark.parametrize("text", [INHERITED, BY_MIXIN], ids=["its own", "of a mixin"])
+def test_a_price_for_one_machine_replaces_the_inherited_ones_for_many(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(INHERITED)
-    model = Subject(f"{path}:Mine", {}).make()
+    path.write_text(text)
+    model = Subject(f"{path}:Mine", {}, {}).make()
     assert model.name == "Mine"
     nodes = [{"metadata": {"name": name}, "status": {"allocatable": {"pods": "5"}}} for name in ("n0", "n1")]
     columns = columns_of(Case(tuple(nodes), (), ()))
