@@ -125,6 +125,7 @@ def _configure_flow(parser: argparse.ArgumentParser) -> None:
     solver_help = "ortools, lemon, numpy; several with commas (default: the fastest that is installed)"
     solvers = flags.several(flags.checked("scheduler.flow.solvers:solver_named"))
     parser.add_argument("--solver", type=solvers, default=("auto",), metavar="S,...", help=solver_help)
+    flags.add_results(parser, "JSON")
 
 
 def _configure_perf(parser: argparse.ArgumentParser) -> None:
@@ -184,18 +185,20 @@ def _density(arguments: argparse.Namespace) -> int:
 def _flow(arguments: argparse.Namespace) -> int:
     from minikube_py.cli.table import table
     from minikube_py.env import SystemClock
-    from minikube_py.lab.flow_rounds import measured
+    from minikube_py.lab import flow_rounds, report
 
+    asked = arguments.model, arguments.solver, arguments.nodes, arguments.pods, arguments.classes
+    report.require_writable(arguments.results)
+    found = list(flow_rounds.measured(SystemClock(), *asked))
     rows = [
         [each.model, each.solver, *(f"{n:,}" for n in (each.nodes, each.pods, each.classes, each.arcs)),
          *(f"{s:.3f}" for s in (each.graph_s, each.solve_s, each.repair_s, each.total_s)),
          f"{each.placed:,}", f"{each.turned_down:,}"]
-        for each in measured(
-            SystemClock(), arguments.model, arguments.solver, arguments.nodes, arguments.pods, arguments.classes
-        )
+        for each in found
     ]  # fmt: skip
     heads = ["MODEL", "SOLVER", "NODES", "PODS", "CLASSES", "ARCS", "GRAPH s", "SOLVER s", "REPAIR s", "ROUND s"]
     print(table([*heads, "PLACED", "REPAIRED"], rows, set(heads[2:]) | {"PLACED", "REPAIRED"}))
+    report.print_written([flow_rounds.write(found, arguments.results)])
     return 0
 
 

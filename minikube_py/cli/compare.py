@@ -55,8 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plugin", type=own_code.absolute, action="append", default=[], metavar="FILE.py:CLASS", help=plugin_help
     )
-    results_help = "write JSON and picture under this folder (default: results)"
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
+    flags.add_results(parser, "JSON and picture")
     parser.add_argument("--png", action="store_true", help="the picture as .png (default: .svg)")
     flags.add_page(parser, "both runs of the first seed, side by side,")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")

@@ -187,10 +187,14 @@ def add_run(parser: argparse.ArgumentParser, split: bool = True, virtual: bool =
     if virtual:
         virtual_help = "in virtual time: no real waiting; the same seed gives the same history, shown by its digest"
         parser.add_argument("--virtual", action="store_true", help=virtual_help)
-    results_help = "write JSON and pictures under this folder (default: results)"
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
+    add_results(parser)
     seed_help = "the same seed makes the same objects in the same order, and breaks ties the same way (default: 0)"
     parser.add_argument("--seed", type=whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
+
+
+def add_results(parser: argparse.ArgumentParser, what: str = "JSON and pictures") -> None:
+    results_help = f"write {what} under this folder (default: results)"
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
 
 
 def add_page(parser: argparse.ArgumentParser, what: str) -> None:

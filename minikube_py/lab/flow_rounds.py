@@ -6,12 +6,16 @@ Repair checks every placement with the default profile's filters and charges its
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minikube_py.env import Clock
+from minikube_py.lab import report
+from minikube_py.lab.environment import describe
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ConfigError, ProfileConfig
 from minikube_py.scheduler.configuration.checking import NoCluster
@@ -99,6 +103,15 @@ def one_round(clock: Clock, model_name: str, solver_name: str, nodes: int, pods:
     spent = (built_s - began_s, solved_s - built_s, ended_s - solved_s)
     by = by if by == solver.name else f"{by} for {solver.name}"
     return Round(model.name, by, nodes, pods, classes, graph.size[1], *spent, placed, turned_down)
+
+
+def write(rounds: Sequence[Round], results: Path) -> Path:
+    """A JSON file, in a new folder. Raises: ReportError."""
+    folder = report.results_folder(results, "flow", datetime.now())
+    environment = describe(folder, "one round in one process, without a control plane")
+    return report.write_json(
+        folder, "flow", environment, {"rounds": [{**each._asdict(), "total_s": each.total_s} for each in rounds]}
+    )
 
 
 def _twin(pod: PodInfo, number: int) -> PodInfo:

@@ -253,15 +253,21 @@ def test_a_price_for_one_machine_replaces_the_inherited_ones_for_many(tmp_path: 
     assert np.array_equal(model.equiv_class_to_resource_nodes("cluster", machines).cost, [999, 1])
 
 
-def test_a_round_is_measured_and_every_pod_placed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_round_is_measured_and_every_pod_placed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--nodes", "6,9", "--pods", "50", "--classes", "3", "--model", "CPU_MEM,TRIVIAL", "--solver", "numpy"]
-    assert main.main(["bench", "flow", *arguments]) == 0
+    assert main.main(["bench", "flow", *arguments, "--results", str(tmp_path)]) == 0
     heads, *rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert heads[:4] == ["MODEL", "SOLVER", "NODES", "PODS"]
     assert [row[:5] for row in rows if row[0] in ("CPU_MEM", "TRIVIAL")] == [
         [model, "numpy", nodes, "50", "3"] for nodes in ("6", "9") for model in ("CPU_MEM", "TRIVIAL")
     ]
     assert all(int(row[-2]) + int(row[-1]) == 50 for row in rows if row[0] == "TRIVIAL")
+    (written,) = tmp_path.glob("flow-*/flow.json")
+    document = json.loads(written.read_bytes())
+    found = [(each["model"], each["nodes"]) for each in document["rounds"]]
+    assert found == [(row[0], int(row[2])) for row in rows[:4]]
+    assert all(each["total_s"] >= each["solve_s"] and each["placed"] <= 50 for each in document["rounds"])
+    assert document["environment"]["python"]
 
 
 @pytest.mark.parametrize("arc", ["Arc(float('nan'))", "Arc(10, 1, 2**31)"])
