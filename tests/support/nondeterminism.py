@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shapes import NUMBERS, SET, Known, Scope, Shape, dotted
+from shapes import NUMBERS, SET, Known, Scope, Shape, children, dotted, walk
 
 TIME: Final = "reads the machine's clock"
 RANDOM: Final = "draws from a generator that nobody seeded"
@@ -121,12 +121,12 @@ class Hunt:
     def __init__(self, tree: ast.Module, known: Known) -> None:
         self._tree = tree
         self._known = known
-        self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self._parents = {child: node for node in walk(tree) for child in children(node)}
         self._imports = dict(imported(tree))
         self._scopes: dict[ast.AST, Scope] = {}
 
     def found(self) -> Iterator[Finding]:
-        for node in ast.walk(self._tree):
+        for node in walk(self._tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 yield from self._imported(node)
             elif isinstance(node, ast.Name | ast.Attribute):
@@ -286,7 +286,7 @@ class Hunt:
 
 def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Local name to full name."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for each in node.names:
                 yield each.asname or each.name, f"{node.module}.{each.name}"

@@ -66,7 +66,7 @@ class Known:
                 self.numbers[node.targets[0].id] = number
 
     def learn(self, tree: ast.Module) -> None:
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.ClassDef):
                 members = self.classes.setdefault(node.name, {})
                 self.bases.setdefault(node.name, []).extend(dotted(base).rpartition(".")[2] for base in node.bases)
@@ -94,9 +94,9 @@ class Known:
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node.name, self.annotated(node.returns)
                 given = {each.arg: self.annotated(each.annotation) for each in arguments_of(node)}
-                for each in ast.walk(node):
+                for each in walk(node):
                     if isinstance(each, ast.AnnAssign) and is_own(each.target):
-                        yield each.target.attr, self.declared(each)  # type: ignore[attr-defined]
+                        yield each.target.attr, self.declared(each)  # type: ignore[union-attr]
                     elif isinstance(each, ast.Assign):
                         shape = given.get(dotted(each.value)) or self.made(each.value)
                         yield from ((target.attr, shape) for target in each.targets if is_own(target) and shape != ANY)  # type: ignore[attr-defined]
@@ -189,6 +189,13 @@ class Known:
         return next(iter(said)) if len(said) == 1 else ANY
 
 
+_EMPTY_FIELDS = frozenset(("ctx", "op", "ops"))
+_BINDING = (
+    ast.AnnAssign, ast.Assign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.withitem, ast.FunctionDef,
+    ast.AsyncFunctionDef,
+)  # fmt: skip
+
+
 class Scope:
     """The variables of one function, and of the functions that contain it."""
 
@@ -202,11 +209,10 @@ class Scope:
             for each in arguments_of(node):
                 self.bound.add(each.arg)
                 self._names[each.arg] = known.annotated(each.annotation)
-        nodes = list(inner(node))
+        binding = [within for within in inner(node) if isinstance(within, _BINDING)]
         # Twice: in a loop, an assignment may follow its use.
-        for _ in range(2):
-            for each in nodes:
-                self._assigned(each)
+        for within in (*binding, *binding):
+            self._assigned(within)
 
     def _assigned(self, node: ast.AST) -> None:
         if isinstance(node, ast.AnnAssign):
@@ -361,12 +367,36 @@ def dotted(node: ast.expr | None) -> str:
     return ""
 
 
+def children(node: ast.AST) -> list[ast.AST]:
+    """As `ast.iter_child_nodes`, without contexts and operators: two nodes in five, and nothing is within them."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        if name in _EMPTY_FIELDS:
+            continue
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif isinstance(value, list):
+            found += [each for each in value if isinstance(each, ast.AST)]
+    return found
+
+
+def walk(node: ast.AST) -> list[ast.AST]:
+    """In the order of `ast.walk`."""
+    found = [node]
+    for each in found:
+        found += children(each)
+    return found
+
+
 def inner(node: ast.AST) -> Iterator[ast.AST]:
     """All nodes of a function or module, without those of functions inside it."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from inner(child)
+    pending = children(node)[::-1]
+    while pending:
+        each = pending.pop()
+        yield each
+        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            pending += reversed(children(each))
 
 
 def arguments_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.arg]:
