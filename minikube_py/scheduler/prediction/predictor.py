@@ -8,10 +8,10 @@ Limit: Peak Prediction-driven Resource Overcommitment in Datacenters (EuroSys 20
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -105,8 +105,9 @@ class Predictor:
         raise NotImplementedError
 
 
-def asked(predictor: Any, past: Past, where: str) -> float:
+def asked(predictor: Any, past: Past, where: str = "") -> float:
     """Its prediction. `where`: names the resource and node. Raises: PredictionError."""
+    what = f"predictor {predictor.name}: peak{where and f' of {where}'}"
     try:
         found = predictor.peak(past)
         if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
@@ -115,9 +116,21 @@ def asked(predictor: Any, past: Past, where: str) -> float:
             return float(found)
         else:
             shown = f"{found:g}"
+    except PredictionError as error:
+        # Of one of its parts.
+        raise PredictionError(f"{what}: {error}") from error
     except RAISED as error:
-        raise PredictionError(f"predictor {predictor.name}: peak of {where}: {told(error)}") from error
-    raise PredictionError(f"predictor {predictor.name}: peak of {where} is {shown}; a number not below 0 is expected")
+        raise PredictionError(f"{what}: {told(error)}") from error
+    raise PredictionError(f"{what} is {shown}; a number not below 0 is expected")
+
+
+class Own(NamedTuple):
+    """A predictor of others, and what it says of itself: its object may be frozen, and is not written to."""
+
+    name: str
+    samples: int
+    looks_ahead: bool
+    peak: Callable[[Past], float]
 
 
 def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
@@ -128,28 +141,25 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
 
     kind: Any = PREDICTORS.get(target)
     try:
-        if kind is None and ":" in target:
+        if kind is not None:
+            return kind(args)
+        if ":" in target:
             kind = find_class(target, "peak")
-        elif kind is None:
+        else:
             installed = {point.name: point for point in entry_points(group=GROUP)}
             if target not in installed:
                 names = ", ".join((*PREDICTORS, *installed))
                 raise ConfigError(f"there is no predictor {target!r}; the predictors are: {names}; or FILE.py:CLASS")
             kind = load(installed[target])
         predictor = kind(args) if args or (isinstance(kind, type) and issubclass(kind, Predictor)) else kind()
+        require_one(predictor, ("peak",), f"predictor {target}")
+        samples, ahead = getattr(predictor, "samples", Predictor.samples), getattr(predictor, "looks_ahead", False)
+        own = Own(name_of(predictor, target, "name"), samples, bool(ahead), predictor.peak)
+        if not isinstance(samples, int) or not 1 <= samples <= SAMPLES_MAX:
+            text = f"samples is {samples!r}; a whole number from 1 to {SAMPLES_MAX} is expected"
+            raise ConfigError(f"predictor {target}: {text}")
     except (ConfigError, BadCode) as error:
         raise ConfigError(str(error)) from error
     except RAISED as error:
         raise ConfigError(f"predictor {target}: {told(error)}") from error
-    try:
-        require_one(predictor, ("peak",), f"predictor {target}")
-    except BadCode as error:
-        raise ConfigError(str(error)) from error
-    predictor.name = name_of(kind, target, "name")
-    for attribute, usual in (("samples", Predictor.samples), ("looks_ahead", False)):
-        if not hasattr(predictor, attribute):
-            setattr(predictor, attribute, usual)
-    if not isinstance(predictor.samples, int) or not 1 <= predictor.samples <= SAMPLES_MAX:
-        text = f"samples is {predictor.samples!r}; a whole number from 1 to {SAMPLES_MAX} is expected"
-        raise ConfigError(f"predictor {target}: {text}")
-    return predictor
+    return own

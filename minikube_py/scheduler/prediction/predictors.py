@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minikube_py.scheduler.configuration.own_args import anything, fields, listed, mapped, text
-from minikube_py.scheduler.prediction.predictor import SAMPLES_MAX, FloatArray, Past, Predictor, predictor_named
+from minikube_py.scheduler.prediction.predictor import SAMPLES_MAX, FloatArray, Past, Predictor, asked, predictor_named
 
 SIGMAS_MAX: Final = 1000.0
 
@@ -189,7 +189,7 @@ class MaxOf(Predictor):
         self.looks_ahead = any(part.looks_ahead for part in self.parts)
 
     def peak(self, past: Past) -> float:
-        return float(max(part.peak(past) for part in self.parts))
+        return max(asked(part, past) for part in self.parts)
 
 
 class Oracle(Predictor):

@@ -136,13 +136,14 @@ def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> M
     try:
         kind = find_class(target, "usage")
         source = kind(**given)
+        usable, name = callable(getattr(source, "usage", None)), name_of(kind, target, "name")
     except BadCode as error:
         raise ConfigError(str(error)) from error
     except RAISED as error:
         raise ConfigError(f"source of usage {target}: {told(error)}") from error
-    if not callable(getattr(source, "usage", None)):
+    if not usable:
         raise ConfigError(f"source of usage {target} has no method usage(pod, minute)")
-    return Meter(source, name_of(kind, target, "name"), clock, keep)
+    return Meter(source, name, clock, keep)
 
 
 def args_of(plugin: str, args: Any, kinds: Mapping[str, Kind]) -> dict[str, Any]:

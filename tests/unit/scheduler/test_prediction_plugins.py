@@ -416,7 +416,7 @@ def test_a_predictor_that_lies_is_an_error_of_the_pod_until_it_is_right(tmp_path
         with pytest.raises(PluginError) as told_:
             plugin.filter(CycleState(), stage.pod("p"), info)
         assert str(told_.value) == wrong
-    plugin.predictor.peak = lambda past: 0.0
+    plugin.predictor = plugin.predictor._replace(peak=lambda past: 0.0)
     assert plugin.filter(CycleState(), stage.pod("p"), info) is None
 
 

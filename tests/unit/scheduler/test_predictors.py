@@ -148,6 +148,83 @@ def test_samples_of_a_class_of_ones_own_have_a_bound(tmp_path: Path, samples: ob
         predictor_named(f"{tmp_path / 'own.py'}:Own")
 
 
+SHAPES = """
+from dataclasses import dataclass
+from typing import NamedTuple
+
+@dataclass(frozen=True)
+class Frozen:
+    samples: int = 12
+    def peak(self, past):
+        return past.limit
+
+class Slotted:
+    __slots__ = ()
+    samples = 12
+    def peak(self, past):
+        return past.limit
+
+class Tuple(NamedTuple):
+    samples: int = 12
+    def peak(self, past):
+        return past.limit
+
+class Properties:
+    @property
+    def name(self):
+        return "of a property"
+    @property
+    def samples(self):
+        return 12
+    def peak(self, past):
+        return past.limit
+
+class Raising(Properties):
+    @property
+    def samples(self):
+        raise SystemExit(0)
+
+class Nameless(Properties):
+    @property
+    def name(self):
+        raise ValueError("no name")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("Frozen", "Frozen"), ("Slotted", "Slotted"), ("Tuple", "Tuple"), ("Properties", "of a property")],
+)
+def test_a_predictor_may_have_any_shape_and_is_not_written_to(tmp_path: Path, kind: str, name: str) -> None:
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    own = predictor_named(f"{tmp_path / 'shapes.py'}:{kind}")
+    assert (own.name, own.samples, own.looks_ahead) == (name, 12, False)
+    assert asked(own, past(TWO, [200, 100])) == 300
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [("Raising", r"SystemExit: 0 \(shapes.py, "), ("Nameless", r"ValueError: no name \(shapes.py, ")]
+)
+def test_what_a_predictor_says_of_itself_is_asked_behind_a_guard(tmp_path: Path, kind: str, told: str) -> None:
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    with pytest.raises(ConfigError, match=told):
+        predictor_named(f"{tmp_path / 'shapes.py'}:{kind}")
+
+
+@pytest.mark.parametrize("answer", [NAN, -5.0, float("inf")])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_part_of_several_predictors_that_answers_wrongly_is_named(
+    tmp_path: Path, answer: float, first: bool
+) -> None:
+    text = f"class Mine:\n    def peak(self, past):\n        return float('{answer}')\n"
+    (tmp_path / "mine.py").write_text(text)
+    parts = [f"{tmp_path / 'mine.py'}:Mine", "n-sigma"]
+    several = predictor_named("max", {"of": parts if first else parts[::-1]})
+    wrong = f"predictor max: peak of cpu of node n: predictor Mine: peak is {answer:g}; a number not below 0 is"
+    with pytest.raises(PredictionError, match=wrong):
+        asked(several, past(TWO, [200, 100]), "cpu of node n")
+
+
 def test_a_plain_class_will_do(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("class Half:\n    def peak(self, past):\n        return past.limit / 2\n")
     half = predictor_named(f"{tmp_path / 'plain.py'}:Half")
