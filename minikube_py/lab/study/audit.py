@@ -6,6 +6,7 @@ in the journal. Findings also change conclusions (`minikube_py.lab.study.measure
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,8 +16,6 @@ from minikube_py.lab.study.experiment import Study
 from minikube_py.lab.study.journal import Record
 from minikube_py.lab.study.registration import Registration, told
 
-SURELY: Final = 4.0
-"""Standard deviations from a random order's expectation: 1 of 16,000 unbiased orders exceeds them."""
 ELSEWHERE_NS: Final = 1_000_000
 ELSEWHERE_SHARE: Final = 0.1
 """CPU time of other threads in a unit, and its share, up to which it may be the interpreter's or the runner's own."""
@@ -57,7 +56,7 @@ def warnings_of(study: Study, design: Design, registration: Registration, record
     if unmatched:
         listed = ", ".join(f"{name} ({count} units)" for name, count in unmatched.items())
         warnings.append(f"TRUNCATED BATCHES, compared with nothing: {listed}.")
-    biased = biased_orders(records)
+    biased = biased_orders(design, records)
     if biased:
         listed = "; ".join(f"block {block}: {', '.join(names)}" for block, names in biased.items())
         warnings.append(f"BIASED ORDER, times of these blocks are no evidence: {listed}.")
@@ -87,27 +86,33 @@ def wrong_candidates(records: Sequence[Record]) -> set[str]:
     return {name for record in records for name, each in _candidates(record) if each.get("wrong")}
 
 
-def biased_orders(records: Sequence[Record]) -> dict[str, list[str]]:
-    """By block, the candidates whose average turn was too early or too late for a random order.
+def drawn(names: Sequence[str], key: str, turn: int) -> list[str]:
+    """The order of candidates in a unit's turn: drawn for the unit, and rotated by one for each turn."""
+    order = list(names)
+    random.Random(key).shuffle(order)
+    first = turn % max(1, len(order))
+    return order[first:] + order[:first]
 
-    Later turns find warm caches, or a machine left idle by others."""
-    places: dict[str, dict[str, list[float]]] = {}
+
+def biased_orders(design: Design, records: Sequence[Record]) -> dict[str, list[str]]:
+    """By block, what is wrong with its orders: they are others than `drawn`.
+
+    Later turns find warm caches, or a machine left idle by others. Units of a block begin at their first turn, or all
+    at that of their seed's number."""
+    off: dict[str, list[tuple[bool, bool]]] = {}
     for record in records:
-        turns = [turn for turn in record.get("order", ()) if len(turn) > 1]
-        # A unit is one draw: its turns depend on each other, as each is the one before it rotated by one.
-        of_unit: dict[str, list[float]] = {}
-        for turn in turns:
-            for place, name in enumerate(turn):
-                # In standard deviations of a uniform position.
-                spread = ((len(turn) ** 2 - 1) / 12) ** 0.5
-                of_unit.setdefault(name, []).append((place - (len(turn) - 1) / 2) / spread)
-        for name, each in of_unit.items():
-            places.setdefault(record["block"], {}).setdefault(name, []).append(sum(each) / len(each))
+        turns = record.get("order", ())
+        names = design.candidates(record["block"])
+        two = [False, False]
+        for rule, first in enumerate((0, record["seed"])):
+            for number, turn in enumerate(turns, first):
+                two[rule] |= drawn([name for name in names if name in turn], record["key"], number) != turn
+        if turns:
+            off.setdefault(record["block"], []).append((two[0], two[1]))
     found: dict[str, list[str]] = {}
-    for block, by_name in places.items():
-        for name, values in by_name.items():
-            if abs(sum(values)) > SURELY * len(values) ** 0.5:
-                found.setdefault(block, []).append(f"{name} {'late' if sum(values) > 0 else 'early'}")
+    for block, units in off.items():
+        if count := min(sum(by_batch for by_batch, _ in units), sum(by_seed for _, by_seed in units)):
+            found[block] = [f"{count} of {len(units)} units in another order than the drawn one"]
     return found
 
 

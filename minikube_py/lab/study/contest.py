@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import process_time_ns, thread_time_ns
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from minikube_py import own_code
+from minikube_py.lab.study.audit import drawn
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import Absent, Account, Rates, Report, Study
 from minikube_py.lab.study.measured import Measured, Titles, labels_beside
@@ -79,11 +79,8 @@ class Contest(Study):
         return {}
 
     def turns(self, names: Sequence[str], unit: Unit, batch: int) -> list[str]:
-        """The order of candidates: drawn for the unit, and rotated by one for each batch."""
-        drawn = list(names)
-        random.Random(unit.key).shuffle(drawn)
-        first = batch % max(1, len(drawn))
-        return drawn[first:] + drawn[:first]
+        """The order of candidates. Times of a block with another order are no evidence."""
+        return drawn(names, unit.key, batch)
 
     def measure(self, design: Design, unit: Unit) -> Report:
         levels = dict(unit.levels)

@@ -68,6 +68,11 @@ def curve(found: Measured, block: str, family: str, gain: str, price: str, where
     return Curve(names, seeds, gains, prices)
 
 
+def _gaps(found: Measured, block: str, family: str, figures: Sequence[str], where: Where) -> str:
+    names = [name for name in expanded(found.design.raw, family) if name in found.names(block)]
+    return found.gaps(block, figures, names, where)
+
+
 def jackknife(clusters: int, of: Callable[[Sequence[int]], float]) -> list[float]:
     """A pseudo-value per cluster of a statistic `of` the clusters that are named; [] if it has no value somewhere."""
     if clusters < 2:
@@ -116,6 +121,9 @@ def judge(found: Measured, foretold: Mapping[str, Any]) -> Finding:
 def _judge_chosen(found: Measured, foretold: Mapping[str, Any]) -> Finding:
     ((price, rate),) = foretold["at"].items()
     block, gain = foretold["block"], foretold["gain"]
+    for family in (foretold[part] for part in ("of", "over") if part in foretold):
+        if gaps := _gaps(found, block, family, (gain, price), foretold["tuned"]):
+            return Finding(foretold["name"], foretold["claim"], "not tested", gaps)
     names = {
         part: chosen(curve(found, block, foretold[part], gain, price, foretold["tuned"]), rate)
         for part in ("of", "over")
@@ -131,6 +139,9 @@ def _at_price(found: Measured, foretold: Mapping[str, Any]) -> tuple[Interval, i
     """The interval of a gain, or of a ratio of two; the clusters; what it is. Or why there is none."""
     ((price, rate),) = foretold["at"].items()
     block, gain, where = foretold["block"], foretold["figure"], foretold.get("where", {})
+    for family in (foretold[part] for part in ("of", "over") if part in foretold):
+        if gaps := _gaps(found, block, family, (gain, price), where):
+            return gaps
     ours = curve(found, block, foretold["of"], gain, price, where)
     what = f"{gain} of {foretold['of']} at {price} of at most {rate:g}"
     if "over" in foretold:

@@ -59,8 +59,9 @@ class Measured:
         self.records = sorted(
             (record for record in records if "failed" not in record), key=lambda record: record["key"]
         )
+        self._failed = [record for record in records if "failed" in record]
         self.wrong = wrong_candidates(records)
-        self.biased = biased_orders(records)
+        self.biased = biased_orders(design, records)
         self.confidence = float(design.raw.get("confidence", 0.95))
 
     def names(self, block: str) -> list[str]:
@@ -71,10 +72,32 @@ class Measured:
             if record["block"] == block and _within(record["levels"], where):
                 yield record
 
-    def _planned(self, block: str, where: Mapping[str, Any]) -> bool:
-        """Whether the mode has a cell of it."""
+    def planned(self, block: str, where: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """The cells of the design's mode, whatever has been measured in them."""
         runs = self.design.mode in self.design.blocks.get(block, ())
-        return runs and any(_within(cell, where) for cell in self.design.cells(block))
+        return [cell for cell in self.design.cells(block) if _within(cell, where)] if runs else []
+
+    def gaps(self, block: str, figures: Sequence[str], names: Sequence[str], where: Mapping[str, Any]) -> str:
+        """Where one of `names` did not do all that was planned, and why; "" if nowhere. What is left is a choice of the
+        cells and clusters that it could do, and no evidence about those that were registered."""
+        found: dict[str, dict[str, None]] = {}
+        cells = {cell_name(cell): self._called(block, cell) for cell in self.planned(block, where)}
+        there = [record for record in self._of_block(block, where) if cell_name(record["levels"]) in cells]
+        for record, name in ((record, name) for record in there for name in names):
+            each = record["candidates"].get(name)
+            here = each is not None and all(figure in each["figures"] for figure in figures)
+            if not here or each["asked"] != record["planned"]:
+                told = f"{name} was {'cut short' if here else 'absent'} in"
+                found.setdefault(told, {})[cells[cell_name(record["levels"])]] = None
+        failed = [record for record in self._failed if record["block"] == block]
+        lost = {cells[cell]: None for record in failed if (cell := cell_name(record["levels"])) in cells}
+        run = {cell_name(record["levels"]) for record in (*there, *failed)}
+        never = {cells[cell]: None for cell in cells if cell not in run}
+        found |= {text: of for text, of in (("units failed in", lost), ("no unit has finished in", never)) if of}
+        return "; ".join(f"{text} {_some(list(of))}, of {len(cells)} cells" for text, of in found.items())
+
+    def _called(self, block: str, cell: Mapping[str, Any]) -> str:
+        return cell_name({factor: cell[factor] for factor in self._varied(block)}) or "its only one"
 
     def pairs(
         self, block: str, figure: str, of: str, over: str | None = None, where: Mapping[str, Any] | None = None
@@ -138,13 +161,15 @@ class Measured:
             return Finding(name, claim, "not tested", f"{' and '.join(lying)} gave wrong answers")
         if figure.endswith(TIMED) and block in self.biased:
             return Finding(name, claim, "not tested", f"the order of turns was biased: {', '.join(self.biased[block])}")
+        if not self.planned(block, where):
+            return Finding(name, claim, "not tested", f"mode {self.design.mode} has none of its cells")
         pairs = self.pairs(block, figure, of, over, where)
         clusters = _clusters(pairs)
         if len(clusters) < 2:
             few = f"{len(clusters)} clusters have all of its cells in whole batches"
-            if not self._planned(block, where):
-                few = f"mode {self.design.mode} has none of its cells"
             return Finding(name, claim, "not tested", few)
+        if gaps := self.gaps(block, [figure], [each for each in (of, over) if each], where):
+            return Finding(name, claim, "not tested", gaps)
         what = f"{figure} of {of}"
         if over is None:
             found, limit = self.interval([fmean(ours for ours, _ in each) for each in clusters]), bound
@@ -191,8 +216,11 @@ class Measured:
         """A sign-flip test over clusters of each candidate beside the one that `over` names, by a figure of which less
         is better; p is corrected for their number by Holm."""
         block, figure, over = asked["block"], asked["figure"], asked["over"]
-        found = {}
+        found, gaps = {}, {}
         for name in (name for name in self.names(block) if name != over):
+            if told := self.gaps(block, [figure], [name, over], {}):
+                gaps[name] = told
+                continue
             clusters = _clusters(self.pairs(block, figure, name, over))
             ours, theirs = ([fmean(one[part] for one in each) for each in clusters] for part in (0, 1))
             if len(clusters) > 1:
@@ -204,6 +232,8 @@ class Measured:
             means = (interval.text() for interval in (each.mean_first, each.mean_second, each.difference))
             p = [f"{value:.3g}" if value is not None else "-" for value in (each.p, each.p_corrected)]
             table.add(name, str(len(each.first)), *means, *p, better)
+        for name, told in gaps.items():
+            table.add(name, "not tested", *["-"] * 5, told)
         return table
 
     def _table(self, asked: Mapping[str, Any]) -> Table:
@@ -220,7 +250,10 @@ class Measured:
                     self.by_cluster(block, figure, name, {**asked.get("where", {}), **levels}) for figure in figures
                 ]
                 if any(cells):
-                    told = [self.interval(values).text() if values else "-" for values in cells]
+                    at = {**asked.get("where", {}), **levels}
+                    planned, done = len(self.planned(block, at)), len(self.pairs(block, figures[0], name, None, at))
+                    short = f" (in {done} of {planned} cells)" if done < planned else ""
+                    told = [self.interval(values).text() + short if values else "-" for values in cells]
                     table.add(name, *levels.values(), max(map(len, cells)), *told)
         return table
 
@@ -354,6 +387,10 @@ def _within(levels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     return all(
         levels.get(factor) in (level if isinstance(level, list) else [level]) for factor, level in where.items()
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _clusters(cells: Cells) -> Clusters:

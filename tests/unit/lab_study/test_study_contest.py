@@ -238,13 +238,71 @@ def test_one_that_never_finishes_a_batch_is_not_judged(planted: Any) -> None:
     assert (finding.outcome, finding.evidence) == ("not tested", "0 clusters have all of its cells in whole batches")
 
 
-def test_a_biased_order_says_nothing_about_times(planted: Any) -> None:
-    lie = "class FirstFit(Contest):\n    def turns(self, names, unit, batch):\n        return ['scan', 'sorted']\n"
-    study, design, records = planted("class FirstFit(Contest):", lie, seeds=12)
-    assert "BIASED ORDER, times of these blocks are no evidence: block size: scan early, sorted late" in warnings(
-        study, design, records
-    )
+SURVIVORS = {
+    "answers nothing of the large cell": ("return []", "sorted was cut short in nodes=400, of 2 cells"),
+    "raises in it": ("raise MemoryError('large')", "sorted was absent in nodes=400, of 2 cells"),
+    "answers one batch of it, and little of the others": (
+        "self.turn = getattr(self, 'turn', 0) + 1; asked = asked[:1] if self.turn > 1 else asked",
+        "sorted was cut short in nodes=400, of 2 cells",
+    ),
+    "does so in one cluster": (
+        "asked = asked[:1] if sum(self.free) == 12231 else asked",
+        "sorted was cut short in nodes=400, of 2 cells",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", SURVIVORS)
+def test_a_prediction_is_not_judged_by_the_cells_that_a_candidate_survived(how: str, planted: Any) -> None:
+    """The design says how many cells there are; each would be held by those that are left."""
+    lie, said = SURVIVORS[how]
+    source = "class Sorted(Scan):\n    def answer(self, asked):\n        if len(self.free) > 100:\n"
+    source += f"            {lie}\n        return super().answer(asked)\n"
+    _, design, records = planted("class Sorted(Scan):", source)
+    claim = {**design.raw["predictions"][0], "figure": "compared"}
+    for of, over in (("sorted", "scan"), ("scan", "sorted")):
+        tests = [{"title": "t", "block": "size", "figure": "compared", "over": over}]
+        lied = Design({**design.raw, "predictions": [{**claim, "of": of, "over": over}], "tests": tests}, "quick")
+        measured = Measured(lied, records)
+        (finding,) = measured.judge()
+        assert (finding.outcome, finding.evidence) == ("not tested", said)
+        ((name, clusters, *_, why),) = measured.tables()[1].rows
+        assert (name, clusters, why) == (of, "not tested", said)
+    alone = {**claim, "where": {"nodes": 50}}
+    small = Measured(Design({**design.raw, "predictions": [alone]}, "quick"), records)
+    assert small.judge()[0].outcome == "held"
+
+
+def test_a_prediction_with_failed_units_is_not_tested_and_means_tell_their_cells(planted: Any) -> None:
+    _, design, records = planted()
+    dead = next(record for record in records if record["levels"]["nodes"] == 400)
+    killed = [{**record, "failed": "gone"} if record is dead else record for record in records]
+    (finding,) = Measured(design, killed).judge()
+    assert (finding.outcome, finding.evidence) == ("not tested", "units failed in nodes=400, of 2 cells")
+    some = [record for record in records if record["levels"]["nodes"] == 50]
+    plain = Design({**design.raw, "tables": [{"block": "size", "by": [], "figures": ["compared"]}]}, "quick")
+    (finding,) = Measured(plain, some).judge()
+    assert (finding.outcome, finding.evidence) == ("not tested", "no unit has finished in nodes=400, of 2 cells")
+    assert all(row[-1].endswith(" (in 1 of 2 cells)") for row in Measured(plain, some).tables()[0].rows)
+
+
+@pytest.mark.parametrize(
+    "order", ["['scan', 'sorted']", "sorted(names, key=len)", "super().turns(names, unit, batch // 2)"]
+)
+def test_an_order_that_is_not_the_drawn_one_says_nothing_about_times(order: str, planted: Any) -> None:
+    """Of few units, too, and whatever its average."""
+    lie = f"class FirstFit(Contest):\n    def turns(self, names, unit, batch):\n        return {order}\n"
+    study, design, records = planted("class FirstFit(Contest):", lie)
+    said = warnings(study, design, records)
+    assert "BIASED ORDER, times of these blocks are no evidence: block size: 8 of 8 units in another order" in said
     assert Measured(design, records).judge()[0].outcome == "not tested"
+
+
+def test_the_order_of_those_that_are_left_is_the_drawn_one(planted: Any) -> None:
+    lie = "class Sorted(Scan):\n    def change(self, changes):\n        raise RuntimeError('gone')\n"
+    _, design, records = planted("class Sorted(Scan):", lie)
+    assert {len(turn) for record in records for turn in record["order"]} == {1, 2}
+    assert Measured(design, records).biased == {}
 
 
 def test_one_that_fails_is_absent_and_the_others_go_on(planted: Any) -> None:
