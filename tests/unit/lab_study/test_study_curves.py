@@ -26,7 +26,7 @@ def test_the_gain_at_a_price_is_on_the_line_between_constants(rate: float, expec
 
 def test_no_gain_has_a_price_below_the_least_and_a_detour_costs_nothing() -> None:
     assert math.isnan(best([1.0, 2.0], [0.2, 0.4], 0.1))
-    # The second constant is dearer and worse than the third.
+    # The second constant is more expensive and worse than the third.
     assert best([1.0, 1.1, 3.0], [0.0, 5.0, 1.0], 1.0) == 3.0
 
 
