@@ -16,13 +16,13 @@ TESTS = "tests"
 WAITING = ("conformance", "e2e", "integration")
 """Folders whose tests mostly wait: for real processes, sockets and timers."""
 LONG_S = {
-    "conformance/test_differential.py": 330, "conformance/test_workloads_vs_original.py": 280,
-    "unit/cluster/test_nothing_left.py": 200, "sim/test_virtual_digests.py": 190, "sim/test_every_python.py": 180,
+    "conformance/test_differential.py": 240, "conformance/test_workloads_vs_original.py": 280,
+    "unit/cluster/test_nothing_left.py": 200, "sim/test_virtual_digests.py": 190, "sim/test_every_python.py": 130,
     "conformance/test_controllers_vs_original.py": 160, "e2e/test_kube_apiserver_three_members.py": 160,
-    "sim/test_plane_histories.py": 140, "unit/cluster/test_explore.py": 130, "e2e/test_kill_nine.py": 120,
+    "sim/test_plane_histories.py": 80, "unit/cluster/test_explore.py": 130, "e2e/test_kill_nine.py": 120,
     "conformance/test_gangs_vs_original.py": 120, "unit/cluster/test_explored_item.py": 110,
     "e2e/test_etcd_without_quorum.py": 110, "unit/lab/test_plugin_check.py": 100,
-    "unit/mvcc/test_mvcc_ahead.py": 90, "conformance/test_reviews_vs_original.py": 90,
+    "unit/mvcc/test_mvcc_ahead.py": 40, "conformance/test_reviews_vs_original.py": 90,
     "unit/cluster/test_isolation.py": 90, "unit/cluster/test_plugin.py": 85, "unit/cluster/test_local.py": 80,
     "e2e/test_etcdctl_three_members.py": 80, "integration/test_etcd_behind.py": 75, "unit/api/test_api_costs.py": 70,
     "unit/lab/test_compare.py": 70, "unit/lab_study/test_titles_hold.py": 60, "unit/rivals/test_rivals_answer.py": 55,
