@@ -156,6 +156,8 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
     Raises: typed.DecodeError, with upstream's message but without the handlers' frame.
     """
     said = (value.get("kind"), value.get("apiVersion")) if isinstance(value, dict) else None
+    if said and said[0] == expected.kind and isinstance(said[1], str) and said[0] in _FORMER.get(said[1], ()):
+        value, said = {**value, "apiVersion": expected.api_version}, (expected.kind, expected.api_version)
     if said == (expected.kind, expected.api_version):
         try:
             checker(expected.message)(value)
@@ -229,9 +231,7 @@ def decode_free(
     try:
         said = value.get("apiVersion") or ""
         if said != expected.api_version:
-            raise bad_request(
-                f"the API version in the data ({said}) does not match the expected API version ({expected.api_version})"
-            )
+            raise bad_request(_other_version(said, expected))
         problems += settle(value, strict)
     except DecodeError as error:
         raise _cannot_be_handled(actual[2], actual[1], expected, str(error)) from None
@@ -519,6 +519,15 @@ def _with_defaults(api_version: str, kind: str, expected: Target | Named) -> tup
     return _SAME_AS.get(actual, actual)
 
 
+_RIGHTS: Final = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+_WORKLOADS: Final = ("Deployment", "DaemonSet", "ReplicaSet")
+_FORMER: Final = {
+    "apps/v1beta1": ("Deployment", "StatefulSet"), "apps/v1beta2": (*_WORKLOADS, "StatefulSet"),
+    "extensions/v1beta1": _WORKLOADS, "batch/v1beta1": ("CronJob",), "policy/v1beta1": ("PodDisruptionBudget",),
+    "rbac.authorization.k8s.io/v1beta1": _RIGHTS, "rbac.authorization.k8s.io/v1alpha1": _RIGHTS,
+}  # fmt: skip
+"""Versions that nobody serves any more, and the kinds of which a patch may still say them: upstream reads their fields,
+which are those of the present ones."""
 _SAME_AS: Final = {("policy", "v1beta1", "Eviction"): ("policy", "v1", "Eviction")}
 """Versions that are read as another, of the same fields. Source: `pkg/registry/core/pod/storage/eviction.go`."""
 
@@ -537,6 +546,8 @@ def _read_as(
     options = expected.kind == kind == "DeleteOptions"
     message = expected.message if options else SCHEMA.kind(group, version, kind)
     if message is None or (expected.kind == "DeleteOptions" and kind != expected.kind):
+        if kind == expected.kind and kind in _FORMER.get(api_version, ()):
+            raise bad_request(_other_version(api_version, expected))
         version_text, scheme = go_quote(api_version), go_quote(SCHEME)
         raise _Bare(f"no kind {go_quote(kind)} is registered for version {version_text} in scheme {scheme}")
     obj, problems = read(message)
@@ -546,11 +557,12 @@ def _read_as(
     if kind == expected.kind and (group == expected.group or kind == "Event"):
         if problems and strict:
             raise _Bare("strict decoding error: " + ", ".join(problems))
-        raise bad_request(
-            f"the API version in the data ({api_version}) does not match the expected API version "
-            f"({expected.api_version})"
-        )
+        raise bad_request(_other_version(api_version, expected))
     raise _Bare(f"converting ({message.text}) to ({expected.internal}): unknown conversion")
+
+
+def _other_version(said: str, expected: Target | Named) -> str:
+    return f"the API version in the data ({said}) does not match the expected API version ({expected.api_version})"
 
 
 def _cannot_be_handled(kind: str, version: str, expected: Target | Named, why: str) -> StatusError:

@@ -35,12 +35,33 @@ def cases() -> Iterator[Ask]:
     yield from _options()
     yield from _evictions()
     yield from _topology()
+    yield from _former()
 
 
 def known() -> tuple[Ask, bytes]:
     """Once a pod made so has the label, admission knows the nodes."""
     spec = {**_TEMPLATE["spec"], "nodeName": [*_NODES][-1]}
     return Ask("setup", "POST", f"{IN}/pods?dryRun=All", {"metadata": {"name": "probe"}, "spec": spec}), _ZONE.encode()
+
+
+def _former() -> Iterator[Ask]:
+    """A patch may say a version that nobody serves any more, a new object may not."""
+    rights = "rbac.authorization.k8s.io"
+    said = (
+        (f"{APPS}/deployments", "Deployment", {"selector": {"matchLabels": {"a": "b"}}, "template": _TEMPLATE}, ("apps/v1beta1", "apps/v1beta2", "extensions/v1beta1", "apps/v1alpha1", "batch/v1beta1")),
+        (f"{APPS}/statefulsets", "StatefulSet", {"selector": {"matchLabels": {"a": "b"}}, "template": _TEMPLATE, "serviceName": "s"}, ("apps/v1beta1", "apps/v1beta2")),
+        (f"{APPS}/daemonsets", "DaemonSet", {"selector": {"matchLabels": {"a": "b"}}, "template": _TEMPLATE}, ("apps/v1beta2", "extensions/v1beta1", "apps/v1beta1")),
+        (f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets", "PodDisruptionBudget", {"minAvailable": 1}, ("policy/v1beta1",)),
+        (f"/apis/{rights}/v1/namespaces/{NAMESPACE}/roles", "Role", {}, (f"{rights}/v1beta1", f"{rights}/v1alpha1")),
+    )
+    for at, kind, spec, versions in said:
+        more = {"spec": spec} if spec else {}
+        yield Ask("setup", "POST", at, {"metadata": {"name": "former"}, **more})
+        for version in versions:
+            body = {"apiVersion": version, "kind": kind, "metadata": {"labels": {"x": version.replace("/", "-")}}}
+            yield Ask("former version", "PATCH", f"{at}/former", body, _MERGE)
+            yield Ask("former version", "PATCH", f"{at}/former", [{"op": "replace", "path": "/apiVersion", "value": version}], _JSON_PATCH)
+            yield Ask("former version", "POST", at, {**body, "metadata": {"name": "other"}, **more})
 
 
 def _topology() -> Iterator[Ask]:

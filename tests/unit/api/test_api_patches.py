@@ -11,8 +11,9 @@ import pytest
 from api_cases import PATCHES
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.kinds.apps import DEPLOYMENTS
 from minikube_py.api.kinds.core import CONFIGMAPS, REPLICATIONCONTROLLERS, SERVICES
-from minikube_py.api.patch import apply_patch
+from minikube_py.api.patch import MERGE_PATCH, apply_patch
 from minikube_py.apiserver.options import check_patch_type
 
 CONFORMANCE = Path(__file__).parents[2] / "conformance"
@@ -89,3 +90,24 @@ def test_a_patch_of_no_known_media_type_is_refused(content_type: str | None) -> 
     with pytest.raises(StatusError) as refused:
         check_patch_type(content_type or "")
     assert (refused.value.code, refused.value.message) == (415, "415: Unsupported Media Type")
+
+
+SPEC = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {}}}
+
+
+@pytest.mark.parametrize(("version", "kind", "wrong"), [
+    ("apps/v1beta1", "Deployment", ""),
+    ("extensions/v1beta1", "Deployment", ""),
+    ("apps/v1beta1", "StatefulSet", "no kind"),
+    ("apps/v1alpha1", "Deployment", "no kind"),
+    (["apps/v1beta1"], "Deployment", "cannot unmarshal array"),
+])  # fmt: skip
+def test_a_patch_may_say_a_version_that_nobody_serves_any_more(version: Any, kind: str, wrong: str) -> None:
+    original = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": SPEC}
+    patch = json.dumps({"apiVersion": version, "kind": kind, "metadata": {"labels": {"x": "y"}}}).encode()
+    if wrong:
+        with pytest.raises(StatusError, match=wrong):
+            apply_patch(MERGE_PATCH, DEPLOYMENTS, original, patch)
+        return
+    found = apply_patch(MERGE_PATCH, DEPLOYMENTS, original, patch)
+    assert (found["apiVersion"], found["metadata"]["labels"]) == ("apps/v1", {"x": "y"})
