@@ -70,19 +70,19 @@ class Maintenance:
         )
 
     async def alarm(self, request: Any) -> Any:
-        """Members raise alarms themselves, and repeat them while the cause lasts."""
+        """Members raise alarms themselves, and repeat them while the cause lasts. As in etcd, NONE activates none."""
         node = self._node
         await (node.guard.known() if request.action == GET else node.guard.admin())
-        if request.action == ACTIVATE:
+        if request.action == ACTIVATE and request.alarm:
             raise Refused(StatusCode.INVALID_ARGUMENT, "etcdserver: alarms are raised by the members alone")
-        if request.action not in (GET, DEACTIVATE):
+        if request.action not in (GET, ACTIVATE, DEACTIVATE):
             # It would stop an etcd member.
             raise Refused(StatusCode.INVALID_ARGUMENT, f"etcdserver: there is no action {request.action} for alarms")
         await node.confirmed(NOT_PROPOSED)
         kind = ALARMS[request.alarm] if 0 <= request.alarm < len(ALARMS) else "?"
         found = [
             alarm
-            for alarm in sorted(node.member.state.alarms.raised)
+            for alarm in (sorted(node.member.state.alarms.raised) if request.action != ACTIVATE else ())
             if kind in ("", alarm.kind) and (request.action == GET or request.memberID in (0, alarm.member))
         ]
         if request.action == DEACTIVATE and found:

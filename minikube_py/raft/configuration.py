@@ -95,11 +95,11 @@ def checked(configuration: Configuration) -> Configuration:
     if not configuration.joint and (learners_next or auto_leave):
         raise ChangeRefused("only a joint configuration has learners to come, or leaves by itself")
     if twice := learners & (voters | outgoing):
-        raise ChangeRefused(f"voters and learners at once: {sorted(twice)}")
+        raise ChangeRefused(f"voters and learners at once: {', '.join(map('{:x}'.format, sorted(twice)))}")
     if lost := learners_next - outgoing:
-        raise ChangeRefused(f"learners to come that do not vote now: {sorted(lost)}")
+        raise ChangeRefused(f"learners to come that do not vote now: {', '.join(map('{:x}'.format, sorted(lost)))}")
     if both := learners_next & voters:
-        raise ChangeRefused(f"voters and learners to come at once: {sorted(both)}")
+        raise ChangeRefused(f"voters and learners to come at once: {', '.join(map('{:x}'.format, sorted(both)))}")
     if outgoing and not voters:
         raise ChangeRefused("a joint configuration without voters")
     return configuration
@@ -109,7 +109,7 @@ def _made(before: Configuration, change: Change) -> Configuration:
     voters, outgoing, learners, learners_next, auto_leave = before
     type, node = change
     if node <= 0:
-        raise ChangeRefused(f"a member's id is above 0, not {node}")
+        raise ChangeRefused(f"a member's id is above 0, not {node:x}")
     if type == ChangeType.ADD_LEARNER and (node in learners or node in learners_next):
         return before
     one = frozenset((node,))

@@ -34,12 +34,12 @@ class Following:
         if type == MessageType.APPEND:
             self._check_append(message)
         elif self.denied_by == (message.sender, message.term):
-            raise LogDenied(f"node {message.sender} says that it leads with another log than what is committed here")
+            raise LogDenied(f"node {message.sender:x} says that it leads with another log than what is committed here")
         elif type == MessageType.HEARTBEAT and message.commit > log.last_index:
             if message.term >= self._remembered:
                 raise ClaimRefused(
-                    f"node {message.sender} says that this member acknowledged entries up to {message.commit} in term "
-                    f"{message.term}; it acknowledged none beyond {log.last_index}"
+                    f"node {message.sender:x} says that this member acknowledged entries up to {message.commit} in "
+                    f"term {message.term}; it acknowledged none beyond {log.last_index}"
                 )
             raise AcknowledgedLost(
                 f"this log ends at entry {log.last_index}, and acknowledged those up to {message.commit} to leader "
@@ -68,14 +68,14 @@ class Following:
         else:
             place = min(fits, log.stable)
             state.send(MessageType.APPEND_REPLY, message.sender, index=place, hint=state.config.release)
-        raise LogDenied(f"node {message.sender} says that it leads with another log than what is committed here")
+        raise LogDenied(f"node {message.sender:x} says that it leads with another log than what is committed here")
 
     def _deny(self, message: Message, index: LogIndex, term: Term) -> None:
         self.denied_by = message.sender, message.term
         here = self._state.log.term(index)
         raise LogDenied(
-            f"entry {index} of term {here} is committed here, and node {message.sender} says that it leads with one of "
-            f"term {term} there"
+            f"entry {index} of term {here} is committed here, and node {message.sender:x} says that it leads with one "
+            f"of term {term} there"
         )
 
     def _refuse(self, message: Message) -> None:

@@ -95,15 +95,15 @@ class Raft(State):
                 self._stand(transfer=False)
             return
         if message.to != self.id or message.sender == self.id:
-            raise UnknownPeer(f"a message from node {message.sender} to node {message.to} reached node {self.id}")
+            raise UnknownPeer(f"a message from node {message.sender:x} to node {message.to:x} reached node {self.id:x}")
         if type in FROM_MEMBERS and not self.configuration.contains(message.sender):
-            raise UnknownPeer(f"node {message.sender} is not a member")
+            raise UnknownPeer(f"node {message.sender:x} is not a member")
         if type not in self._handlers:
             raise ValueError(f"a message of type {type} does not belong to Raft")
         if not believable(message.term, self.term):
             if self.configuration.contains(message.sender):
                 self.apart[message.sender] = message.term
-            raise TermUnbelievable(f"node {message.sender} is in term {message.term}, this one in term {self.term}")
+            raise TermUnbelievable(f"node {message.sender:x} is in term {message.term}, this one in term {self.term}")
         if self.apart:
             self.apart.pop(message.sender, None)
         if type in FROM_LEADER:
@@ -171,7 +171,7 @@ class Raft(State):
 
         Raises: ProposalDropped."""
         if to not in self.configuration.voters:
-            raise ProposalDropped(f"node {to} is not a voter, and cannot lead", self.leader)
+            raise ProposalDropped(f"node {to:x} is not a voter, and cannot lead", self.leader)
         if self._leading is not None:
             self._leading.transfer(to)
         elif self.leader == NOBODY:
@@ -349,7 +349,7 @@ class Raft(State):
         if term < self.term:
             return
         if term == self.term and self.leader not in (NOBODY, sender):
-            raise ClaimRefused(f"node {sender} claims to lead term {term}, which node {self.leader} leads")
+            raise ClaimRefused(f"node {sender:x} claims to lead term {term}, which node {self.leader:x} leads")
         try:
             self._following.check(message)
         except LogDenied:
@@ -461,7 +461,7 @@ class Raft(State):
         if self._leading is None:
             return self.no_leader()
         to = self._leading.transferee
-        return ProposalDropped(f"leadership is being transferred to node {to}; the transfer must end first")
+        return ProposalDropped(f"leadership is being transferred to node {to:x}; the transfer must end first")
 
     # Messages of this term
 

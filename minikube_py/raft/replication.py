@@ -65,7 +65,7 @@ class Replication:
         progress = self.peers[message.sender]
         if not message.reject and message.index > log.last_index:
             raise ClaimRefused(
-                f"node {message.sender} acknowledges entry {message.index}; the leader's log ends at {log.last_index}"
+                f"node {message.sender:x} acknowledges entry {message.index}; the leader's log ends at {log.last_index}"
             )
         progress.active = True
         if message.reject:

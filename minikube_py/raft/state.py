@@ -129,4 +129,4 @@ class State:
     def no_leader(self) -> ProposalDropped:
         if self.leader == NOBODY:
             return ProposalDropped("there is no leader at the moment; try again")
-        return ProposalDropped(f"node {self.leader} leads, not this one", self.leader)
+        return ProposalDropped(f"node {self.leader:x} leads, not this one", self.leader)

@@ -46,7 +46,7 @@ def judge(hashes: Mapping[int, int], voters: frozenset[NodeId]) -> Verdict:
 
 
 class HashCheck:
-    """One member's check: compares while it leads, always answers."""
+    """One member's check: compares while it leads, always answers, and at once who leads now."""
 
     def __init__(self, member: StoreMember, propose: Callable[[Command], None]) -> None:
         self._member = member
@@ -81,7 +81,8 @@ class HashCheck:
         if kind != ASKED:
             raise ValueError(f"{shown(kind)} is no kind of message")
         number, revision = _two(arguments)
-        if self._answering is None or self._answering.done():
+        if sender == self._member.raft.leader or self._answering is None or self._answering.done():
+            self.stop()
             self._answering = self._member.loop.create_task(self._answer(sender, number, revision))
 
     async def _compare(self) -> Verdict:
@@ -119,8 +120,7 @@ class HashCheck:
         until_s = member.clock.monotonic_s() + ANSWER_S
         while member.state.revision < revision and member.clock.monotonic_s() < until_s:
             await member.clock.sleep(LOOK_S)
-        digest = await self._hash(revision)
-        if digest is not None:
+        if (digest := await self._hash(revision)) is not None:
             member.tell(to, msgpack.packb((SAID, number, digest)))
 
     async def _hash(self, revision: int) -> int | None:

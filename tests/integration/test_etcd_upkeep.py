@@ -65,8 +65,9 @@ def test_who_may_lead_and_alarms_that_nobody_raised(etcd: Caller) -> None:
     own = ok(etcd.call("Maintenance/Status"))["header"]["member_id"]
     bad = etcd.call("Maintenance/MoveLeader", pb.MoveLeaderRequest(targetID=own + 1))
     assert bad == ("FAILED_PRECONDITION", "etcdserver: bad leader transferee")
-    for action in (0, 2):
-        assert "alarms" not in ok(etcd.call("Maintenance/Alarm", pb.AlarmRequest(action=action, alarm=1)))
+    for action, alarm in ((0, 1), (2, 1), (1, 0)):
+        answer = ok(etcd.call("Maintenance/Alarm", pb.AlarmRequest(action=action, memberID=own, alarm=alarm)))
+        assert "alarms" not in answer
 
 
 def test_members_and_what_cannot_be_done_to_them(etcd: Caller) -> None:

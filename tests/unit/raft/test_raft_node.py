@@ -210,7 +210,7 @@ def test_reads_wait_for_an_entry_of_the_leaders_own_term():
 
 
 def test_a_stranger_is_refused():
-    with pytest.raises(UnknownPeer, match="99"):
+    with pytest.raises(UnknownPeer, match=f"node {99:x} is"):
         make().step(Message(MessageType.APPEND_REPLY, 99, ME, 1, index=1))
 
 
