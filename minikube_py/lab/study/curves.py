@@ -202,6 +202,7 @@ def draw(found: Measured, asked: Mapping[str, Any], labels: Mapping[str, str]) -
     panels = found.levels_of(asked["block"], asked.get("where", {}), [asked["panels"]] if "panels" in asked else [])
     figure, axes = plots.figure(1, len(panels), (3.5 * len(panels), 3.6))
     figure.subplots_adjust(wspace=0.12)
+    plots.share_axis(axes[0], "y")
     for panel, axis in zip(panels, axes[0]):
         for number, family in enumerate(asked["families"]):
             one = curve(found, asked["block"], family, asked["y"], asked["x"], {**asked.get("where", {}), **panel})
@@ -209,12 +210,11 @@ def draw(found: Measured, asked: Mapping[str, Any], labels: Mapping[str, str]) -
             colour, name = plots.MANY[number % len(plots.MANY)], labels.get(family, family)
             style = {"color": colour, "marker": plots.MARKERS[number % 4], "markersize": 4, "label": name}
             axis.plot(*zip(*points), linewidth=1.4, **style)
-        axis.set_title(", ".join(labels.get(str(level), str(level)) for level in panel.values()))
+        axis.set_title(", ".join(labels.get(str(level), str(level)) for level in panel.values()), fontsize=8.5)
         axis.set_xscale("symlog", linthresh=asked.get("linear", 0.001))
         axis.set_xlim(left=-0.15 * asked.get("linear", 0.001))
         if axis is axes[0][-1]:
             axis.legend(fontsize=7.5, loc="upper left", bbox_to_anchor=(1.02, 1.0))
-    plots.share_axis(axes[0], "y")
     axes[0][0].set_ylim(bottom=0)
     axes[0][0].set_ylabel(labels.get(asked["y"], asked["y"]))
     figure.supxlabel(labels.get(asked["x"], asked["x"]).replace("\n", " "), y=0.0, va="top", fontsize=9)

@@ -8,7 +8,15 @@ from minikube_py.lab.study.statistics import of_clusters
 
 NO_PREDICTOR = ("reserved", "limits", "oracle")
 RATE = {"violations": 0.01, "evictions": 1.0}
-PRICES = {"violations": "1 % violations", "evictions": "1 of 100 pods evicted"}
+MAIN = {"violations": "replayed", "evictions": "growing"}
+KINDS = {
+    "30min": "by half an hour of samples",
+    "2h": "by two hours",
+    "ratio": "by a fixed ratio",
+    "ratio-both": "by a fixed ratio",
+    "cpu-unseen": "by memory alone",
+}
+PRICES = {"violations": "1 of 100 minutes short of CPU", "evictions": "1 of 100 pods evicted"}
 
 
 def usable(found: Measured) -> str:
@@ -48,29 +56,34 @@ def violations(found: Measured) -> str:
     )
 
 
-def leaders(found: Measured, picture: str) -> str:
-    """Of a picture of curves: who gains most at one price, and beside how many others the interval of the ratio of
-    gains is above 1, jointly at the study's confidence."""
+def curves_drawn(found: Measured, picture: str) -> str:
+    """Of a picture of curves: what kinds of families gain at one price, by their means. The panel of MAIN is the
+    message, the other a note."""
     (asked,) = (each for each in found.design.raw["pictures"] if each["name"] == picture)
-    price, block = asked["x"], asked["block"]
-    families, told = [each for each in asked["families"] if each != "oracle"], []
-    for panel in found.levels_of(block, asked.get("where", {}), [asked["panels"]]):
-        of = {name: curves.curve(found, block, name, asked["y"], price, panel) for name in families}
-        gains = {name: each.at(RATE[price]) for name, each in of.items() if each.at(RATE[price]) > 0}
-        first = max(gains, key=lambda name: gains[name])
-        others = [name for name in gains if name != first]
-        share = 1 - (1 - found.confidence) / max(1, len(others))
-        ratios = [curves.compared(of[first], of[name], RATE[price]) for name in others]
-        beaten = sum(of_clusters(each, share).low > 0 for each in ratios if each)
-        day = " ".join(found.labels.get(f"day {panel[asked['panels']]}", str(panel[asked["panels"]])).split())
-        label = found.labels.get(first, first)
-        told.append(f"{day} {label} ({gains[first]:.1f} times the node; surely more than {beaten} of {len(others)})")
-    notes = "A mark for each constant, means over clusters; the oracle is a bound"
-    return f"Most CPU for at most {PRICES[price]}: {'; '.join(told)}\n\n{notes}"
+    price, told = asked["x"], {}
+    for panel in found.levels_of(asked["block"], asked.get("where", {}), [asked["panels"]]):
+        gains: dict[str, list[float]] = {}
+        for family in asked["families"]:
+            gain = curves.curve(found, asked["block"], family, asked["y"], price, panel).at(RATE[price])
+            words = next((words for end, words in KINDS.items() if family.endswith(end)), "")
+            if words and gain > 0:
+                gains.setdefault(words, []).append(gain)
+        told[panel[asked["panels"]]] = ", ".join(f"{_span(each)} {words}" for words, each in gains.items())
+    day = {each: " ".join(found.labels.get(f"day {each}", str(each)).split()) for each in told}
+    main = MAIN[price] if MAIN[price] in told else next(iter(told))
+    title = f"CPU reserved {day[main]}, with at most {PRICES[price]}, times the node's: {told[main]}"
+    notes = [f"{day[each].capitalize()}: {text}" for each, text in told.items() if each != main]
+    marks = "Means over clusters; a mark for each constant; perfect foresight is to have none"
+    return "\n\n".join((title, "\n".join([*notes, marks])))
+
+
+def _span(gains: list[float]) -> str:
+    low, high = f"{min(gains):.1f}", f"{max(gains):.1f}"
+    return low if low == high else f"{low} to {high}"
 
 
 TITLES = {"usable": usable, "violations": violations}
 OF_CURVES = {
-    "violations": lambda found: leaders(found, "violations"),
-    "evictions": lambda found: leaders(found, "evictions"),
+    "violations": lambda found: curves_drawn(found, "violations"),
+    "evictions": lambda found: curves_drawn(found, "evictions"),
 }

@@ -29,6 +29,7 @@ from minikube_py.lab.calls import beside_report, tables
 from minikube_py.lab.conformance import bench
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.study.contest import Contest
+from minikube_py.lab.study.curves import best
 from minikube_py.lab.study.experiment import find
 from minikube_py.lab.study.measured import Measured, labels_beside
 from minikube_py.scheduler.prediction.predictors import MaxOf
@@ -377,11 +378,38 @@ def test_every_committed_run_is_drawn_again(tmp_path: Path, monkeypatch: pytest.
     assert len(asked) == len(there) and not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(matplotlib.__version__ != DRAWN_WITH, reason=f"drawn with matplotlib {DRAWN_WITH}")
-def test_the_pictures_of_compiled_fronts_are_drawn_from_their_journal(tmp_path: Path) -> None:
-    study = find(str(DOCS / "studies/compiled-fronts.toml"))
+def test_titles_over_operating_curves_say_what_the_curves_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the drawn lines: the highest point of each up to the price."""
+    figures: dict[str, Any] = {}
+
+    def keep(figure: Any, path: Path) -> Path:
+        figure.style_of_ours.__exit__(None, None, None)
+        figures[path.name] = figure
+        return path
+
+    monkeypatch.setattr(plots, "save", keep)
+    study: Any = find(str(DOCS / "studies/prediction-curves.toml"))
     labels = labels_beside(study.packaged)
-    measured = Measured(study.load("quick"), lines_of("compiled-fronts-quick.jsonl.gz"), labels)
+    records = lines_of("prediction-curves-quick.jsonl.gz")
+    Measured(study.load("quick"), records, labels, study.shares, study.titles).draw(Path(), study.name)
+    for price, rate, panel in (("violations", 0.01, "trace"), ("evictions", 1.0, "grows")):
+        drawn = shown(figures[f"prediction-curves-{price}.png"])
+        gains = {
+            label: best([each.y for each in points], [each.x for each in points], rate)
+            for label, points in drawn.of(panel).items()
+        }
+        for kind, words in ((", 30 min", "half an hour of samples"), (", 2 h", "two hours"), ("fixed", "a fixed ratio")):
+            values = [f"{gain:.1f}" for label, gain in gains.items() if kind in label and gain > 0]
+            span = " to ".join(dict.fromkeys((min(values), max(values))))
+            assert f"{span} by {words}" in drawn.title
+
+
+@pytest.mark.skipif(matplotlib.__version__ != DRAWN_WITH, reason=f"drawn with matplotlib {DRAWN_WITH}")
+@pytest.mark.parametrize("name", ["compiled-fronts", "prediction-curves"])
+def test_the_pictures_of_smaller_studies_are_drawn_from_their_journals(tmp_path: Path, name: str) -> None:
+    study: Any = find(str(DOCS / f"studies/{name}.toml"))
+    labels = labels_beside(study.packaged)
+    measured = Measured(study.load("quick"), lines_of(f"{name}-quick.jsonl.gz"), labels, None, study.titles)
     made = measured.draw(tmp_path, study.name)
     assert len(made) == 2
     for _, path in made:
