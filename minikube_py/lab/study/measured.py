@@ -298,6 +298,7 @@ class Measured:
         panels = _levels(records, [asked["panels"]] if "panels" in asked else [])
         levels = [level[asked["x"]] for level in _levels(records, [asked["x"]])]
         names = list(asked.get("candidates", self.names(asked["block"])))
+        labels = {**{name: _spoken(name, labels) for name in names}, **labels}
         # Lines need many levels that are numbers; a few are easier to compare as rows.
         lines = len(levels) > 4 and all(isinstance(level, int | float) for level in levels)
         figure = (self._lines if lines else self._rows)(asked, panels, levels, names, labels)
@@ -406,6 +407,12 @@ def _by_seed(cells: Cells) -> dict[int, Sequence[tuple[float, float]]]:
 
 def _told(panel: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return ", ".join(f"{labels.get(factor, factor)} {level}" for factor, level in panel.items())
+
+
+def _spoken(name: str, labels: Mapping[str, str]) -> str:
+    """Of `NAME@HOW`: the label of the name, and how."""
+    base, *how = name.split("@")
+    return ", ".join((labels.get(base, base), *how))
 
 
 def labels_beside(packaged: Path | None) -> dict[str, str]:

@@ -471,6 +471,25 @@ def test_recorded_calls_have_names_for_readers(pictured: dict[str, Any]) -> None
             assert axes.get_legend() is None
 
 
+def test_pictures_of_studies_name_candidates_and_figures_for_readers(
+    pictured: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = [figure for name, figure in pictured.items() if name.startswith(("emptiness", "prediction"))]
+    monkeypatch.setattr(plots, "save", lambda figure, path: (drawn.append(figure), path)[1])
+    study: Any = find(str(DOCS / "studies/compiled-fronts.toml"))
+    records = lines_of("compiled-fronts-quick.jsonl.gz")
+    Measured(study.load("quick"), records, labels_beside(study.packaged)).draw(Path(), study.name)
+    assert len(drawn) >= 6
+    for figure in drawn:
+        for axes in figure.axes:
+            legend = axes.get_legend()
+            written = [*axes.get_yticklabels(), *axes.texts, axes.xaxis.label, axes.yaxis.label, axes.title]
+            written += [figure._supxlabel] if figure._supxlabel else []
+            written += legend.get_texts() if legend else []
+            names = [each.get_text() for each in written if "$" not in each.get_text()]
+            assert not [each for each in names if "@" in each or "_" in each]
+
+
 def test_no_text_lies_over_another_or_over_another_panel(figures: list[Any]) -> None:
     for figure in figures:
         renderer = FigureCanvasAgg(figure).get_renderer()
