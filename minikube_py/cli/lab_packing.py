@@ -56,12 +56,12 @@ def _seeds(text: str) -> list[int]:
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.packing import lists, study
-    from minikube_py.lab.report import require_writable
+    from minikube_py.lab.report import require_writable_file
 
     names = dict.fromkeys(lists.PUBLISHED if "all" in arguments.pods else arguments.pods)
     for flag, path in (("--write", arguments.write), ("--journal", arguments.journal)):
         if path is not None:
-            require_writable(path.parent, flag)
+            require_writable_file(path, flag)
     tasks = [study.Task(n, p, seed) for n in names for p in dict.fromkeys(arguments.policy) for seed in arguments.seeds]
     found = study.run(tasks, jobs=arguments.jobs, journal=arguments.journal, say=_say)
     rows = study.means({task: found[task] for task in tasks})

@@ -44,12 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab import plots
-    from minikube_py.lab.report import require_writable
+    from minikube_py.lab.report import require_writable_file
     from minikube_py.studies.prediction.trial import gains_and_prices, told_json, tried
 
     for flag, path in (("--write", arguments.write), ("--png", arguments.png)):
         if path is not None:
-            require_writable(path.parent, flag)
+            require_writable_file(path, flag)
     names = list(dict.fromkeys(arguments.predictor))
     found, absent = tried(names, arguments.usage, arguments.seeds, arguments.nodes, arguments.jobs)
     document = json.dumps(told_json(found, FIGURES, arguments.usage, arguments.seeds, absent), indent=1)

@@ -46,6 +46,13 @@ def require_writable(base: Path, flag: str = "--results") -> None:
         raise ReportError(text) from error
 
 
+def require_writable_file(path: Path, flag: str) -> None:
+    """As `require_writable`, of a file's folder."""
+    require_writable(path.parent, flag)
+    if path.is_dir():
+        raise ReportError(f"{path} is a folder; name a file with {flag}")
+
+
 def results_folder(base: Path, name: str, now: datetime) -> Path:
     """A new folder `base/name-YYYYMMDD-HHMMSS`. Raises: ReportError."""
     stem = f"{name}-{now:%Y%m%d-%H%M%S}"

@@ -158,8 +158,10 @@ def test_what_is_no_journal_is_refused(
     journal = tmp_path / "journal"
     journal.mkdir() if held is None else journal.write_bytes(held)
     assert run("--journal", str(journal)) == 1 and not counted
-    reason = "or no journal; name" if held else "Is a directory; name"
-    assert f"{reason} another file with --journal" in capsys.readouterr().err
+    reason = "or no journal; name another" if held else "is a folder; name a"
+    assert f"{reason} file with --journal" in capsys.readouterr().err
+    assert run("--write", str(tmp_path)) == 1 and not counted
+    assert "is a folder; name a file with --write" in capsys.readouterr().err
 
 
 # Of 144 means at two standard errors, some are expected outside; with 40 other seeds these are within.
