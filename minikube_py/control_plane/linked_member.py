@@ -15,8 +15,8 @@ from minikube_py.env import Clock, Disk, Rng
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.ports.descriptors import Descriptors
 from minikube_py.raft.configuration import NodeId
+from minikube_py.store.applying import Callbacks
 from minikube_py.store.bootstrap import Answer, Form, Initial, Intent
-from minikube_py.store.callbacks import Callbacks
 from minikube_py.store.discovery import Alone, Discovery
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
 from minikube_py.store.identity import has_log, id_text, load_identity, own_identity

@@ -22,7 +22,7 @@ from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import Message, MessageType, Term
 from minikube_py.raft.node import Raft
 from minikube_py.store.alarming import aside_text, stands_aside
-from minikube_py.store.callbacks import describe
+from minikube_py.store.applying import Reply, describe
 from minikube_py.store.embedded import EmbeddedStorage, settle
 from minikube_py.store.explaining import measured
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
@@ -35,7 +35,7 @@ from minikube_py.store.member_status import PREFIX, metrics_of, status_of
 from minikube_py.store.membership import Member, MemberChange, Membership
 from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
-from minikube_py.store.replica import Replica, Reply
+from minikube_py.store.replica import Replica
 from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.room import Room
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from minikube_py.env import Clock
-from minikube_py.store.callbacks import describe
+from minikube_py.store.applying import Failed, describe
 from minikube_py.store.fsync import Histogram, SyncRunner
 from minikube_py.store.links import NoLinks, PeerLinks
-from minikube_py.store.replica import Failed, Replica
+from minikube_py.store.replica import Replica
 from minikube_py.store.room import explained
 
 GATHER_MIN: Final = 16

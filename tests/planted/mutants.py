@@ -246,7 +246,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "one event per revision assumed, which holds for all but txns",
     ),
     Mutant(
-        "store: a txn is half applied on replay", DURABILITY, "store/replica.py",
+        "store: a txn is half applied on replay", DURABILITY, "store/applying.py",
         "                    command = self._check_of_entries.command(index, data)\n",
         "                    command = self._check_of_entries.command(index, data)\n"
         "                    command = getattr(command, \"success\", (command,))[0]  # type: ignore[assignment]\n",

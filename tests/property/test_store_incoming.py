@@ -22,11 +22,12 @@ from minikube_py.mvcc.types import Put
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, LogIndex, Message, MessageType, SnapshotMeta, Term
 from minikube_py.sim.disk import SimDisk
+from minikube_py.store.applying import Failed
 from minikube_py.store.folder import Steps
 from minikube_py.store.identity import Identity, load_identity
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.membership import Member, Membership
-from minikube_py.store.replica import Bootstrap, Failed, Replica, ReplicaConfig
+from minikube_py.store.replica import Bootstrap, Replica, ReplicaConfig
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, TransferRefused, head_of
 from minikube_py.wal.snapshot import SnapshotWriter
 

@@ -16,9 +16,10 @@ from minikube_py.raft.codec import message_from_plain, message_to_plain
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.sim.disk import SimDisk
+from minikube_py.store.applying import Failed
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
-from minikube_py.store.replica import Failed, Replica
+from minikube_py.store.replica import Replica
 from minikube_py.store.replica_config import Bootstrap, ReplicaConfig, Turn
 from minikube_py.store.snapshot_transfer import TransferRefused
 

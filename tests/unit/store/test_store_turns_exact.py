@@ -14,7 +14,7 @@ from minikube_py.errors import RequestTooLarge
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Put
 from minikube_py.store import upkeep
-from minikube_py.store.replica import Failed
+from minikube_py.store.applying import Failed
 from minikube_py.store.replica_config import ReplicaConfig
 from minikube_py.store.turns import GATHER_MIN, GATHER_S, Turns
 
