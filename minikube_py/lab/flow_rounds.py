@@ -20,6 +20,7 @@ from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ConfigError, ProfileConfig
 from minikube_py.scheduler.configuration.checking import NoCluster
 from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.flow.checking import Asking
 from minikube_py.scheduler.flow.graph import Graph, TaskClass
 from minikube_py.scheduler.flow.model import Machines, ModelError, Task
 from minikube_py.scheduler.flow.models import model_named
@@ -73,16 +74,17 @@ def one_round(clock: Clock, model_name: str, solver_name: str, nodes: int, pods:
     lent: Any = NoCluster(columns)
     evaluator = Evaluator(Profile(ProfileConfig(), lent), columns, random.Random(0), 100)
     machines = Machines(columns.some(np.arange(nodes)), np.arange(nodes))
-    now_s = clock.monotonic_s
-    began_s = now_s()
-    for machine in machines:
-        model.add_machine(machine)
-        model.gather_stats(machine)
     tasks = [Task(pod, len(range(c, pods, classes)), 1.0, f"job{c}") for c, pod in enumerate(templates)]
     graph = Graph(model, columns)
-    problem = graph.build([TaskClass(task, machines.slots, machines.fit(task)) for task in tasks])
-    built_s = now_s()
+    now_s = clock.monotonic_s
+    began_s = now_s()
     try:
+        with Asking(model.name, "all", tasks[0]).guarded("machines"):
+            for machine in machines:
+                model.add_machine(machine)
+                model.gather_stats(machine)
+        problem = graph.build([TaskClass(task, machines.slots, machines.fit(task)) for task in tasks])
+        built_s = now_s()
         for failed in graph.failed.values():
             raise failed
         flow, by = solver.solved(problem)

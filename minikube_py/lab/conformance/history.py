@@ -15,7 +15,7 @@ from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Op, Where
 from minikube_py.index.contract import Index, Matches, Order, Row, RowChange
 from minikube_py.lab.conformance.program import Broken
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import RAISED, told
 
 THINGS: Final = FieldSet(
     "things",
@@ -407,7 +407,7 @@ def _guarded(law: str, number: int, ask: Callable[[], Any]) -> Any:
     except InvalidRequest:
         raise
     except RAISED as error:
-        raise Broken(law, f"it raised {type(error).__name__}: {error}", number) from error
+        raise Broken(law, f"it raised {told(error)}", number) from error
 
 
 def _key(key: bytes) -> str:

@@ -18,7 +18,7 @@ from minikube_py.lab.conformance.history import BuildIndex, History
 from minikube_py.lab.conformance.history import run as history_run
 from minikube_py.lab.conformance.history_text import shrink as shrink_history
 from minikube_py.lab.conformance.program import Broken, Build, Program, run, shrink
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import RAISED, told
 
 Drawn = TypeVar("Drawn")
 
@@ -54,7 +54,7 @@ def dimensions_of(build: Build) -> tuple[int, ...]:
             refused = str(error)
             continue
         except RAISED as error:
-            raise Broken("it is built by the number of dimensions", f"{type(error).__name__}: {error}") from error
+            raise Broken("it is built by the number of dimensions", told(error)) from error
         check_shape(structure)
         taken.append(dimensions)
     if not taken:

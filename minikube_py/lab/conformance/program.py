@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Loading, Point, Structure, Versioned
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import RAISED, told
 from minikube_py.sim.shrinking import Rounds, fewest
 
 Build = Callable[[int], Structure]
@@ -175,7 +175,7 @@ def _guarded(law: str, number: int, ask: Callable[[], Any]) -> Any:
     except Broken:
         raise
     except RAISED as error:
-        raise Broken(law, f"it raised {type(error).__name__}: {error}", number) from error
+        raise Broken(law, f"it raised {told(error)}", number) from error
 
 
 def matching(points: Points, box: Box) -> set[int]:
