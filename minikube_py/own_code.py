@@ -9,7 +9,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -115,20 +116,87 @@ def _module_of_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(path.stem)
-    if before is None or getattr(before, "__file__", None) == module.__file__:
-        # Dataclasses and pickle look there. A file must not shadow an existing module of that name.
-        sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise BadCode(f"{path}, line {error.lineno}: SyntaxError: {error.msg}; correct it there") from error
-    except _raised() as error:
-        raise BadCode(f"{path} cannot be run: {told(error)}") from error
-    finally:
-        sys.path.remove(str(path.parent))
+    with _own_modules(path.parent.resolve()):
+        before = sys.modules.get(path.stem)
+        if before is None or getattr(before, "__file__", None) == module.__file__:
+            # Dataclasses and pickle look there. A file must not shadow an existing module of that name.
+            sys.modules[path.stem] = module
+        try:
+            spec.loader.exec_module(module)
+        except SyntaxError as error:
+            raise BadCode(f"{path}, line {error.lineno}: SyntaxError: {error.msg}; correct it there") from error
+        except _raised() as error:
+            raise BadCode(f"{path} cannot be run: {told(error)}") from error
     return module
+
+
+_imported: dict[Path, dict[str, ModuleType]] = {}
+"""By folder, the modules that files of it imported from there."""
+
+
+def imported_from(folder: Path) -> list[ModuleType]:
+    """What files of a folder that were loaded imported from it."""
+    return list(_imported.get(folder, {}).values())
+
+
+@contextmanager
+def _own_modules(folder: Path) -> Iterator[None]:
+    """What is imported meanwhile is the folder's, and not a module of that name that another folder has. Afterwards a
+    name that two folders have is in `sys.modules` for neither, and its import is refused."""
+    own = _imported.setdefault(folder, {})
+    beside = {each.stem for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
+    others = {name: each for name, each in sys.modules.items() if _hides(name, each, folder, beside)}
+    for name in others:
+        del sys.modules[name]
+    sys.modules.update(own)
+    before = set(sys.modules) - own.keys()
+    sys.path.insert(0, str(folder))
+    if _Twice in sys.meta_path:
+        sys.meta_path.remove(_Twice)
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        new = {name: each for name, each in sys.modules.items() if name not in before}
+        own.update({name: each for name, each in new.items() if folder in _place(each).parents})
+        twice = [name for name in own if any(name in each for of, each in _imported.items() if of != folder)]
+        for name in twice:
+            sys.modules.pop(name, None)
+        sys.modules.update({name: each for name, each in others.items() if name not in twice})
+        if any(len(_folders(name)) > 1 for each in _imported.values() for name in each):
+            sys.meta_path.insert(0, _Twice)
+
+
+def _folders(name: str) -> list[Path]:
+    return [folder for folder, modules in _imported.items() if name in modules]
+
+
+class _Twice:
+    """Whose module is meant is known only while a file is loaded."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if len(found := _folders(name)) > 1:
+            listed = " and in ".join(str(folder / name) for folder in found)
+            raise ImportError(f"{name} is in {listed}: import it at the top of the file that needs it")
+
+
+def _place(module: ModuleType) -> Path:
+    """Its file, or the folder of a package without one."""
+    place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+    return Path(place).resolve() if isinstance(place, str) else Path()
+
+
+def _hides(name: str, module: ModuleType, folder: Path, beside: set[str]) -> bool:
+    """Whether a module that is loaded would be taken for one of the folder. What is installed is what it is called."""
+    if any(each.get(name) is module for of, each in _imported.items() if of != folder):
+        return True
+    top = name.partition(".")[0]
+    if top not in beside or top in sys.stdlib_module_names or top.startswith("__"):
+        return False
+    place = _place(module)
+    installed = {"site-packages", "dist-packages"}.intersection(place.parts) or _PRODUCT in place.parents
+    return not installed and place != folder / f"{top}.py" and not place.is_relative_to(folder / top)
 
 
 def words_of(error: BaseException) -> str:

@@ -28,6 +28,8 @@ def warnings_of(study: Study, design: Design, registration: Registration, record
     warnings = []
     if not registration.commit:
         warnings.append(registration.line(told(study.text)))
+    elif registration.changed:
+        warnings.append(f"CHANGED AFTER ITS REGISTRATION: {registration.changed}.")
     if design.mode in study.mode_notes:
         warnings.append(study.mode_notes[design.mode])
     missing = len(list(design.units())) - sum("failed" not in record for record in records)

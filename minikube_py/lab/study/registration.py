@@ -10,10 +10,12 @@ import hashlib
 import inspect
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from minikube_py import own_code
 from minikube_py.lab.study.design import Design, Mode, StudyError
 from minikube_py.lab.study.experiment import SUFFIXES, Study, parse_any
 from minikube_py.lab.study.journal import NAME
@@ -24,19 +26,45 @@ PACKAGE = Path(__file__).resolve().parents[2]
 @dataclass(frozen=True, slots=True)
 class Registration:
     """`commit`: the last one that touched either file, "" if there is none; then `reason` says why. `first`: the one
-    that added the text; later changes are listed in it under Deviations."""
+    that added the text; later changes are listed in it under Deviations. `ran`: the commit of the code that ran;
+    `code`, `code_ran`: digests of the experiment's own code and data at both, "" in journals that do not have them.
+    `later`: how many commits changed `later_files` between them."""
 
     commit: str
     committed_at: str
     reason: str = ""
     first: str = ""
     first_at: str = ""
+    ran: str = ""
+    code: str = ""
+    code_ran: str = ""
+    later: int = 0
+    later_files: Sequence[str] = ()
 
     def line(self, text: str) -> str:
         if self.commit:
             now = f"registered in {text}, commit {self.commit[:12]} of {self.committed_at}"
-            return f"{now} (first in {self.first[:12]} of {self.first_at})"
+            now += f" (first in {self.first[:12]} of {self.first_at})"
+            return f"{now}; {self.changed or self._same}" if self.code_ran else now
         return f"UNREGISTERED: {self.reason}. These figures are no evidence in the sense of the registration."
+
+    @property
+    def _same(self) -> str:
+        return f"the code of the experiment ran as it was then (digest {self.code_ran}, commit {self.ran[:12]})"
+
+    @property
+    def changed(self) -> str:
+        """How the code of the experiment that ran differs from that at the registration; "" if it does not."""
+        if self.code == self.code_ran:
+            return ""
+        commits = f"{self.later} commit{'s' if self.later != 1 else ''}"
+        what = f"the code of the experiment changed since, in {commits} of {', '.join(self.later_files)}"
+        return f"{what}: digest {self.code} then, {self.code_ran} in commit {self.ran[:12]}, which ran"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Without what older journals do not have."""
+        new = ("ran", "code", "code_ran", "later", "later_files")
+        return {name: value for name, value in asdict(self).items() if self.code_ran or name not in new}
 
 
 def load(study: Study, mode: Mode, unregistered: bool = False) -> tuple[Design, Registration]:
@@ -69,7 +97,8 @@ def code_of(study: Study) -> list[Path]:
     if (module.parent / "__init__.py").exists():
         others = {path.parent for path in module.parent.glob("*/study.py")}
         return sorted(path for path in module.parent.rglob("*.py") if not others.intersection(path.parents))
-    loaded = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
+    modules = [*sys.modules.values(), *own_code.imported_from(module.parent)]
+    loaded = (getattr(each, "__file__", None) for each in modules)
     beneath = [path for file in loaded if file and (path := Path(file).resolve()).is_relative_to(module.parent)]
     return sorted({module, *(path for path in beneath if path.suffix == ".py" and "site-packages" not in path.parts)})
 
@@ -129,7 +158,8 @@ def _registered(study: Study, code: Sequence[Path]) -> Registration:
     committed = set(_git(checkout, "ls-files", "-z", "--", *all_names).split("\0"))
     if missing := [name for name in all_names if name not in committed]:
         raise StudyError(f"{', '.join(missing)} is not committed; commit it before the study runs")
-    watched = [*all_names, *_data(checkout, study.name, code)]
+    data = _data(checkout, study.name, code)
+    watched = [*all_names, *data]
     changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", *watched)
     if changed:
         told = ", ".join(line[3:] for line in changed.splitlines())
@@ -140,7 +170,25 @@ def _registered(study: Study, code: Sequence[Path]) -> Registration:
     first, _, first_at = _git(checkout, "log", "--diff-filter=A", "-1", "--format=%H %cI", "--", names[0]).partition(
         " "
     )
-    return Registration(commit, at, "", first, first_at)
+    # Of a built-in study the package's other files are named by its commit, above every report.
+    own = sorted({name for name in watched if (checkout / name).is_file()})
+    ran = _git(checkout, "rev-parse", "HEAD")
+    then, now = (_blobs(checkout, at, own) for at in (commit, ran))
+    files = tuple(name for name in own if then.get(name) != now.get(name) and name not in names)
+    later = len(_git(checkout, "log", "--format=%H", f"{commit}..{ran}", "--", *files).split()) if files else 0
+    code, code_ran = (_digest_of_blobs(blobs, [name for name in own if name not in names]) for blobs in (then, now))
+    return Registration(commit, at, "", first, first_at, ran, code, code_ran, later, files)
+
+
+def _blobs(checkout: Path, commit: str, names: Sequence[str]) -> dict[str, str]:
+    """By file, git's hash of its content in a commit."""
+    lines = _git(checkout, "ls-tree", "-z", "--full-tree", commit, "--", *names).split("\0")
+    return {name: about.split()[2] for about, _, name in (line.partition("\t") for line in lines if line)}
+
+
+def _digest_of_blobs(blobs: Mapping[str, str], names: Sequence[str]) -> str:
+    text = "".join(f"{name}\0{blobs.get(name, '')}\n" for name in names)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _git(checkout: Path, *arguments: str) -> str:

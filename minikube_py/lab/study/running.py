@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -56,7 +56,7 @@ def run_study(options: StudyOptions, step: Step) -> int:
     report.require_writable(options.out)
     jobs = "on Ray" if options.ray else f"{options.jobs} processes, {_threads()} each"
     environment, code = describe(options.out, jobs).as_dict(), code_digest(study)
-    about = {"registration": asdict(registration), "environment": environment, "code": code}
+    about = {"registration": registration.as_dict(), "environment": environment, "code": code}
     journal = of_study(options.out / NAME, design, options.resume or options.report_only, about)
     # The commit and machine of the run's start count, wherever its report is written.
     registration = Registration(**journal.about["registration"])

@@ -160,7 +160,7 @@ def _json(
     document: dict[str, Any] = {
         "study": made.study.name,
         "mode": design.mode,
-        "registration": asdict(registration),
+        "registration": registration.as_dict(),
         "environment": environment.as_dict(),
         "units_finished": sum("failed" not in record for record in records),
         "warnings": made.warnings,

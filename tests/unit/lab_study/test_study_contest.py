@@ -65,6 +65,7 @@ def test_the_how_to_runs_as_typed(
     assert ran == 2
     document = json.loads((folder / "run/first-fit-report.json").read_text())
     assert document["registration"]["commit"] and document["warnings"] == []
+    assert "the code of the experiment ran as it was then (digest " in (folder / "run/first-fit-report.md").read_text()
     assert [each["outcome"] for each in document["findings"]] == ["held"]
     (table,) = document["tables"]
     assert table["columns"] == ["", "nodes", "clusters", "answer_us", "change_us", "compared"]
@@ -85,6 +86,15 @@ def test_the_how_to_runs_as_typed(
     assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "run", "--resume"]) == 1
     assert "run/cells.jsonl was begun with other code or data, at commit " in capsys.readouterr().err
     assert main(["lab", "study", "first-fit.toml", "--quick", "--out", "run", "--report"]) == 0
+    # If that other code is run, its report says so.
+    assert main(["lab", "study", "first-fit.toml", "--quick", "--jobs", "1", "--out", "other"]) == 0
+    assert "note: CHANGED AFTER ITS REGISTRATION: the code of the experiment" in capsys.readouterr().out
+    document = json.loads((folder / "other/first-fit-report.json").read_text())
+    about = document["registration"]
+    assert about["later"] == 1 and about["later_files"] == ["first_fit.py"] and about["code"] != about["code_ran"]
+    for kind in ("md", "html"):
+        text = (folder / f"other/first-fit-report.{kind}").read_text()
+        assert text.count("the code of the experiment changed since, in 1 commit of first_fit.py: digest ") == 2
     find.cache_clear()
 
 

@@ -1,0 +1,100 @@
+"""Each file of one's own has the modules of its own folder, whatever another folder calls its own."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikube_py import own_code
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    modules, finders = dict(sys.modules), list(sys.meta_path)
+    monkeypatch.setattr(own_code, "_imported", {})
+    yield
+    sys.modules.clear()
+    sys.modules.update(modules)
+    sys.meta_path[:] = finders
+
+
+def files(folder: Path, **texts: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def made(folder: Path) -> Any:
+    return own_code.find_class(f"{folder}/model2.py:M", required=False)()
+
+
+HELPERS = {
+    "a module": ("prices17", "import prices17 as of\n"),
+    "a package without __init__": ("lib17__prices", "from lib17 import prices as of\n"),
+    "a module's module": ("deep17", "import more17 as of\n"),
+}
+CLASS = "class M:\n    cents = of.CENTS\n"
+
+
+@pytest.mark.parametrize("how", HELPERS)
+def test_two_folders_have_modules_of_one_name(how: str, tmp_path: Path) -> None:
+    name, imports = HELPERS[how]
+    folders = []
+    for cents in (100, -100):
+        texts = {name: f"CENTS = {cents}\n", "model2": imports + CLASS}
+        if how == "a module's module":
+            texts["more17"] = "from deep17 import CENTS\n"
+        folders.append(files(tmp_path / f"v{cents}", **texts))
+    for _ in range(2):
+        assert [made(folder).cents for folder in folders] == [100, -100]
+        assert [made(folder).cents for folder in reversed(folders)] == [-100, 100]
+
+
+def test_the_inner_of_two_folders_lends_nothing_to_the_outer(tmp_path: Path) -> None:
+    outer = files(tmp_path, prices17="CENTS = 1\n", model2="import prices17 as of\n" + CLASS)
+    inner = files(tmp_path / "v2", prices17="CENTS = 2\n", model2="import prices17 as of\n" + CLASS)
+    assert made(inner).cents == 2 and made(outer).cents == 1
+
+
+def test_what_one_folder_has_is_not_there_for_another(tmp_path: Path) -> None:
+    files(tmp_path / "v1", prices17="CENTS = 1\n", model2="import prices17 as of\n" + CLASS)
+    files(tmp_path / "v2", model2="import prices17 as of\n" + CLASS)
+    made(tmp_path / "v1")
+    with pytest.raises(own_code.BadCode, match="No module named 'prices17'"):
+        made(tmp_path / "v2")
+
+
+def test_a_module_of_a_folder_on_the_path_is_there_again_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(files(tmp_path / "v1", prices17="CENTS = 1\n")))
+    import prices17
+
+    own = files(tmp_path / "v2", prices17="CENTS = 2\n", model2="import prices17 as of\n" + CLASS)
+    assert made(own).cents == 2
+    assert sys.modules["prices17"] is prices17
+
+
+def test_a_later_import_of_a_name_that_two_folders_have_is_refused(tmp_path: Path) -> None:
+    late = "import prices17\nclass M:\n    def cents(self):\n        import prices17\n        return prices17.CENTS\n"
+    first, second = (files(tmp_path / f"v{n}", prices17=f"CENTS = {n}\n", model2=late) for n in (1, 2))
+    one = made(first)
+    assert one.cents() == 1
+    two = made(second)
+    for each in (one, two):
+        with pytest.raises(ImportError, match=r"prices17 is in .*v1.* and in .*v2.*: import it at the top"):
+            each.cents()
+
+
+def test_what_is_installed_or_of_python_is_what_it_is_called(tmp_path: Path) -> None:
+    text = "import random, pytest\nclass M:\n    two = random, pytest\n"
+    own = files(tmp_path, random="N = 1\n", pytest="N = 1\n", model2=text)
+    assert made(own).two == (random, pytest)
