@@ -176,8 +176,8 @@ def _registered(study: Study, code: Sequence[Path]) -> Registration:
     then, now = (_blobs(checkout, at, own) for at in (commit, ran))
     files = tuple(name for name in own if then.get(name) != now.get(name) and name not in names)
     later = len(_git(checkout, "log", "--format=%H", f"{commit}..{ran}", "--", *files).split()) if files else 0
-    code, code_ran = (_digest_of_blobs(blobs, [name for name in own if name not in names]) for blobs in (then, now))
-    return Registration(commit, at, "", first, first_at, ran, code, code_ran, later, files)
+    registered, run = (_digest_of_blobs(blobs, [name for name in own if name not in names]) for blobs in (then, now))
+    return Registration(commit, at, "", first, first_at, ran, registered, run, later, files)
 
 
 def _blobs(checkout: Path, commit: str, names: Sequence[str]) -> dict[str, str]:
