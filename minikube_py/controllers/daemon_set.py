@@ -23,10 +23,9 @@ from minikube_py.controllers.base import (
     QueueController,
     QueueWorkers,
     orphans_for,
-    selecting,
 )
 from minikube_py.controllers.expectations import Expectations
-from minikube_py.controllers.ownership import Claims, Owner
+from minikube_py.controllers.ownership import Claims, OwnedPods, Owner
 from minikube_py.controllers.pod_control import PodControl, pod_from_template
 from minikube_py.controllers.revisions import POD_LABEL, History, in_order
 from minikube_py.controllers.views import NodeView, PodView, RevisionView, WorkloadView
@@ -37,6 +36,7 @@ TRIED_AT_ONCE_MAX: Final = 5_000
 """Node terms and taints in one step."""
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 900.0
+_SLACK_S: Final = 1.0
 
 
 class DaemonSetController(QueueController):
@@ -60,70 +60,24 @@ class DaemonSetController(QueueController):
         self._waits: dict[tuple[str, str], tuple[float, float]] = {}
         """(uid of the set, node) to (backoff in seconds, its start) of a pod that failed there."""
         self._eligible: dict[str, daemons.Eligible] = {}
-        self._sets.add_handler(
-            Handler(on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._set_deleted)
-        )
-        self._pods.add_handler(
-            Handler(
-                on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted,
-                on_list=self._expectations.pods_listed,
-            )
-        )
+        OwnedPods(_OWNER, self._sets, self._pods, self._queue, self._expectations, _SLACK_S)
+        self._sets.add_handler(Handler(on_delete=self._set_deleted))
         self._nodes.add_handler(
             Handler(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)
         )
 
     # --- event handlers ---------------------------------------------------------------------------------------------
 
-    def _enqueue(self, view: WorkloadView) -> None:
-        self._queue.add(view.key)
-
     def _set_deleted(self, view: WorkloadView) -> None:
-        self._expectations.forget(view.key)
         self._waits = {key: wait for key, wait in self._waits.items() if key[0] != view.uid}
-        self._queue.add(view.key)
 
     def _node_changed(self, node: NodeView) -> None:
         for view in self._sets.store:
-            self._enqueue(view)
+            self._queue.add(view.key)
 
     def _node_updated(self, old: NodeView, new: NodeView) -> None:
         if old.labels != new.labels or old.taints != new.taints:
             self._node_changed(new)
-
-    def _owner(self, pod: PodView) -> WorkloadView | None:
-        return _OWNER.of(pod, self._sets.store) if pod.controller_uid else None
-
-    def _pod_added(self, pod: PodView) -> None:
-        if pod.deleting:
-            self._pod_deleted(pod)
-        elif pod.controller_uid:
-            if (owner := self._owner(pod)) is not None:
-                self._expectations.creation_observed(owner.key)
-                self._enqueue(owner)
-        else:
-            for view in selecting(self._sets.store, pod):
-                self._enqueue(view)
-
-    def _pod_updated(self, old: PodView, new: PodView) -> None:
-        if new.deleting:
-            self._pod_deleted(new)
-            return
-        if old.controller_uid != new.controller_uid and (owner := self._owner(old)) is not None:
-            self._enqueue(owner)
-        if new.controller_uid:
-            if (owner := self._owner(new)) is not None:
-                self._enqueue(owner)
-                if owner.min_ready_s > 0 and new.ready and not old.ready:
-                    self._queue.add_after(owner.key, owner.min_ready_s + 1)
-        elif old.labels != new.labels or old.controller_uid:
-            for view in selecting(self._sets.store, new):
-                self._enqueue(view)
-
-    def _pod_deleted(self, pod: PodView) -> None:
-        if (owner := self._owner(pod)) is not None:
-            self._expectations.deletion_observed(owner.key, pod.uid)
-            self._enqueue(owner)
 
     # --- one DaemonSet ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Controller references: adoption of objects that a controller selects, release of those it no longer does.
+"""Controller references: adoption of objects that a controller selects, release of those it no longer does, and whose
+sync an event of a pod asks for.
 
 Source: k8s.io/kubernetes/pkg/controller/controller_ref_manager.go.
 """
@@ -12,11 +13,14 @@ import orjson
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import Involved
+from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import Object, ResourceRef, RestClient, path_of
 from minikube_py.client.store import ObjectStore
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
-from minikube_py.controllers.base import involved
-from minikube_py.controllers.views import MetaView, WorkloadView
+from minikube_py.client.workqueue import RateLimitingQueue
+from minikube_py.controllers.base import involved, selecting
+from minikube_py.controllers.expectations import Expectations
+from minikube_py.controllers.views import MetaView, PodView, WorkloadView
 from minikube_py.errors import MinikubeError
 
 V = TypeVar("V", bound=MetaView)
@@ -49,6 +53,71 @@ class Owner(NamedTuple):
             return None
         found = store.get(f"{view.namespace}/{reference.name}")
         return found if found is not None and found.uid == reference.uid else None
+
+
+class OwnedPods:
+    """Queues a workload whenever it changes, and when a pod does that it owns or might adopt; tells `expectations`.
+
+    `slack_s`: what is waited beyond minReadySeconds. Source: k8s.io/kubernetes/pkg/controller/replicaset (addPod,
+    updatePod, deletePod)."""
+
+    def __init__(
+        self, owner: Owner, workloads: Informer[WorkloadView], pods: Informer[PodView],
+        queue: RateLimitingQueue[str], expectations: Expectations, slack_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self._kind, self._workloads, self._queue = owner, workloads.store, queue
+        self._expectations, self._slack_s = expectations, slack_s
+        workloads.add_handler(
+            Handler(on_add=self._changed, on_update=lambda old, new: self._changed(new), on_delete=self._gone)
+        )
+        pods.add_handler(
+            Handler(
+                on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted,
+                on_list=expectations.pods_listed,
+            )
+        )
+
+    def _changed(self, workload: WorkloadView) -> None:
+        self._queue.add(workload.key)
+
+    def _gone(self, workload: WorkloadView) -> None:
+        self._expectations.forget(workload.key)
+        self._queue.add(workload.key)
+
+    def _owner(self, pod: PodView) -> WorkloadView | None:
+        return self._kind.of(pod, self._workloads) if pod.controller_uid else None
+
+    def _adoptable(self, pod: PodView) -> None:
+        for workload in selecting(self._workloads, pod):
+            self._queue.add(workload.key)
+
+    def _pod_added(self, pod: PodView) -> None:
+        if pod.deleting:
+            self._pod_deleted(pod)
+        elif not pod.controller_uid:
+            self._adoptable(pod)
+        elif (owner := self._owner(pod)) is not None:
+            self._expectations.creation_observed(owner.key)
+            self._queue.add(owner.key)
+
+    def _pod_updated(self, old: PodView, new: PodView) -> None:
+        if new.deleting:
+            self._pod_deleted(new)
+            return
+        if old.controller_uid != new.controller_uid and (owner := self._owner(old)) is not None:
+            self._queue.add(owner.key)
+        if new.controller_uid:
+            if (owner := self._owner(new)) is not None:
+                self._queue.add(owner.key)
+                if owner.min_ready_s > 0 and new.ready and not old.ready:
+                    self._queue.add_after(owner.key, owner.min_ready_s + self._slack_s)
+        elif old.labels != new.labels or old.controller_uid:
+            self._adoptable(new)
+
+    def _pod_deleted(self, pod: PodView) -> None:
+        if (owner := self._owner(pod)) is not None:
+            self._expectations.deletion_observed(owner.key, pod.uid)
+            self._queue.add(owner.key)
 
 
 def everything(view: MetaView) -> bool:

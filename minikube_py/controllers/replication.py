@@ -11,7 +11,7 @@ import orjson
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import timestamp
-from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.informer import Informer
 from minikube_py.client.rest import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Object, path_of
 from minikube_py.controllers.base import (
     BY_CONTROLLER,
@@ -19,10 +19,9 @@ from minikube_py.controllers.base import (
     QueueController,
     QueueWorkers,
     orphans_for,
-    selecting,
 )
 from minikube_py.controllers.expectations import Expectations
-from minikube_py.controllers.ownership import Claims, Owner
+from minikube_py.controllers.ownership import Claims, OwnedPods, Owner
 from minikube_py.controllers.pod_control import PodControl, pod_from_template
 from minikube_py.controllers.ranking import is_available, next_availability_s, pods_to_delete
 from minikube_py.controllers.views import Labels, PodView, WorkloadView
@@ -51,63 +50,7 @@ class ReplicaController(QueueController):
         self._expectations = Expectations(self._queue.add_after, context.clock, context.config.expectations_timeout_s)
         recorder = context.recorder(self.component)
         self._control = PodControl(context.client, self.owner, recorder, self._expectations)
-        self._controllers.add_handler(
-            Handler(
-                on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._controller_deleted
-            )
-        )
-        self._pods.add_handler(
-            Handler(
-                on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted,
-                on_list=self._expectations.pods_listed,
-            )
-        )
-
-    # --- event handlers ---------------------------------------------------------------------------------------------
-
-    def _enqueue(self, controller: WorkloadView) -> None:
-        self._queue.add(controller.key)
-
-    def _controller_deleted(self, controller: WorkloadView) -> None:
-        self._expectations.forget(controller.key)
-        self._queue.add(controller.key)
-
-    def _owner(self, pod: PodView) -> WorkloadView | None:
-        return self.owner.of(pod, self._controllers.store) if pod.controller_uid else None
-
-    def _selecting(self, pod: PodView) -> list[WorkloadView]:
-        return selecting(self._controllers.store, pod)
-
-    def _pod_added(self, pod: PodView) -> None:
-        if pod.deleting:
-            self._pod_deleted(pod)
-        elif pod.controller_uid:
-            if (owner := self._owner(pod)) is not None:
-                self._expectations.creation_observed(owner.key)
-                self._queue.add(owner.key)
-        else:
-            for controller in self._selecting(pod):
-                self._queue.add(controller.key)
-
-    def _pod_updated(self, old: PodView, new: PodView) -> None:
-        if new.deleting:
-            self._pod_deleted(new)
-            return
-        if old.controller_uid != new.controller_uid and (owner := self._owner(old)) is not None:
-            self._queue.add(owner.key)
-        if new.controller_uid:
-            if (owner := self._owner(new)) is not None:
-                self._queue.add(owner.key)
-                if owner.min_ready_s > 0 and new.ready and not old.ready:
-                    self._queue.add_after(owner.key, owner.min_ready_s)
-        elif old.labels != new.labels or old.controller_uid:
-            for controller in self._selecting(new):
-                self._queue.add(controller.key)
-
-    def _pod_deleted(self, pod: PodView) -> None:
-        if (owner := self._owner(pod)) is not None:
-            self._expectations.deletion_observed(owner.key, pod.uid)
-            self._queue.add(owner.key)
+        OwnedPods(self.owner, self._controllers, self._pods, self._queue, self._expectations)
 
     # --- one controller ---------------------------------------------------------------------------------------------
 

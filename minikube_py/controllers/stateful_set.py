@@ -15,7 +15,7 @@ import orjson
 from minikube_py.api.errors import StatusError
 from minikube_py.api.values import INT32_MAX
 from minikube_py.client.events import NORMAL, WARNING
-from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.informer import Informer
 from minikube_py.client.rest import (
     CONTROLLER_REVISIONS,
     PERSISTENT_VOLUME_CLAIMS,
@@ -32,11 +32,10 @@ from minikube_py.controllers.base import (
     QueueController,
     QueueWorkers,
     orphans_for,
-    selecting,
 )
 from minikube_py.controllers.claims import DELETE, is_left, owners_of_claim
 from minikube_py.controllers.expectations import Expectations
-from minikube_py.controllers.ownership import Claims, Owner
+from minikube_py.controllers.ownership import Claims, OwnedPods, Owner
 from minikube_py.controllers.pod_control import pod_from_template, slow_start
 from minikube_py.controllers.ranking import is_available, next_availability_s
 from minikube_py.controllers.revisions import POD_LABEL, History, in_order
@@ -104,58 +103,7 @@ class StatefulSetController(QueueController):
         self._queue = self._workers.queue
         self._burst = context.config.burst_replicas
         self._expectations = Expectations(self._queue.add_after, context.clock, context.config.expectations_timeout_s)
-        self._sets.add_handler(
-            Handler(on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._set_deleted)
-        )
-        self._pods.add_handler(
-            Handler(
-                on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted,
-                on_list=self._expectations.pods_listed,
-            )
-        )
-
-    # --- event handlers ---------------------------------------------------------------------------------------------
-
-    def _enqueue(self, view: WorkloadView) -> None:
-        self._queue.add(view.key)
-
-    def _set_deleted(self, view: WorkloadView) -> None:
-        self._expectations.forget(view.key)
-        self._queue.add(view.key)
-
-    def _owner(self, pod: PodView) -> WorkloadView | None:
-        return _OWNER.of(pod, self._sets.store) if pod.controller_uid else None
-
-    def _pod_added(self, pod: PodView) -> None:
-        if pod.deleting:
-            self._pod_deleted(pod)
-        elif pod.controller_uid:
-            if (owner := self._owner(pod)) is not None:
-                self._expectations.creation_observed(owner.key)
-                self._enqueue(owner)
-        else:
-            for view in selecting(self._sets.store, pod):
-                self._enqueue(view)
-
-    def _pod_updated(self, old: PodView, new: PodView) -> None:
-        if new.deleting:
-            self._pod_deleted(new)
-            return
-        if old.controller_uid != new.controller_uid and (owner := self._owner(old)) is not None:
-            self._enqueue(owner)
-        if new.controller_uid:
-            if (owner := self._owner(new)) is not None:
-                self._enqueue(owner)
-                if owner.min_ready_s > 0 and new.ready and not old.ready:
-                    self._queue.add_after(owner.key, owner.min_ready_s)
-        elif old.labels != new.labels or old.controller_uid:
-            for view in selecting(self._sets.store, new):
-                self._enqueue(view)
-
-    def _pod_deleted(self, pod: PodView) -> None:
-        if (owner := self._owner(pod)) is not None:
-            self._expectations.deletion_observed(owner.key, pod.uid)
-            self._enqueue(owner)
+        OwnedPods(_OWNER, self._sets, self._pods, self._queue, self._expectations)
 
     # --- one StatefulSet --------------------------------------------------------------------------------------------
 
