@@ -66,8 +66,9 @@ def _decided(answer: Json) -> list[str]:
     if not decision["node"]:
         return [*lines, head, str(decision["message"]), ""]
     parts = [f"{s['plugin']} {s['score']} x {s['weight']}" for s in decision["scores"]]
+    scores = "by the flow, in which scores take no part" if answer.get("flow") else ", ".join(parts)
     chose = f"chose {decision['node']} among {decision['fits']} that fitted, of {decision['of']} examined"
-    return [*lines, head, f"{chose}: {', '.join(parts) or 'none was scored'}", ""]
+    return [*lines, head, f"{chose}: {scores or 'none was scored'}", ""]
 
 
 def _flow(flow: Json) -> str:

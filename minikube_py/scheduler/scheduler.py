@@ -391,6 +391,9 @@ class Scheduler:
                 await asyncio.sleep(0)
             for rounds in self._rounds:
                 await rounds.run()
+            if self._rounds and bindings.in_flight < limit:
+                # What a round failed waits in the queue: for a backoff, or because the cluster changed meanwhile.
+                self.wake()
 
     def _schedule_one(self, queued: QueuedPodInfo) -> None:
         run = self.admitted(queued)

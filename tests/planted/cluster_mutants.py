@@ -42,7 +42,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     # --- controllers --------------------------------------------------------------------------------------------------
     SwarmMutant(
-        "controllers: deletions are not expected", "controllers/replication.py",
+        "controllers: deletions are not expected", "controllers/ownership.py",
         "        if (owner := self._owner(pod)) is not None:\n            self._expectations.deletion_observed(owner.key, pod.uid)\n            self._queue.add(owner.key)",
         "        if (owner := self._owner(pod)) is not None:\n            self._expectations.deletion_observed(owner.key, pod.uid)",
         "a pod that somebody else deletes is not replaced",

@@ -88,14 +88,14 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "flow: pods that others select are one class whatever their labels", FLOW, "flow/rounds.py",
-        "own, _labels_that_matter(pod), pod",
+        "own, labels_that_matter(pod), pod",
         "own, None, pod",
         "equal specifications fit equally, mostly",
     ),
     SchedulerMutant(
         "flow: what a full graph leaves gets a condition", FLOW, "flow/rounds.py",
-        "            if placements and len(placements) * AGAIN_SHARE >= len(rest):",
-        "            if not rest:",
+        "                if placements and len(placements) * AGAIN_SHARE >= len(rest):",
+        "                if not rest:",
         "a write for each pod that is placed in a moment",
     ),
     SchedulerMutant(

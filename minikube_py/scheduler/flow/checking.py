@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
 from minikube_py.scheduler.framework import IntArray
 
 T = TypeVar("T")
+_WIDE: Final = {"i": np.int64, "u": np.uint64, "f": np.float64}
 
 
 def shown(value: object) -> str:
@@ -105,6 +106,8 @@ class Asking:
     def _numbers(self, named: Callable[[int], str], what: str, values: Any, low: int, high: int) -> IntArray:
         if values.dtype.kind not in "iuf" and len(values):
             raise self.fail(named(0), f"{what} is {shown(values.tolist()[0])}; a whole number is expected")
+        # The bounds overflow a narrow type.
+        values = values.astype(_WIDE.get(values.dtype.kind, values.dtype))
         with np.errstate(invalid="ignore"):
             wrong = ~((values >= low) & (values <= high))
             if values.dtype.kind == "f":

@@ -119,4 +119,5 @@ class Coco(OneClass):
         if not machine.slots:
             return 0
         summed = sum(self._penalties.get(machine.name, {}).values())
-        return int(math.exp(machine.running / machine.slots) * summed) - summed
+        # A node that has shrunk runs more than it has slots for.
+        return int(math.exp(min(1.0, machine.running / machine.slots)) * summed) - summed

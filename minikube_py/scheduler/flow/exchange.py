@@ -1,8 +1,10 @@
 """Preemption by price: a waiting pod replaces running ones if that lowers the total cost. Pure.
 
 For a class of equal pods, each node where they would pass the filters without some running pods is an offer; the
-cheapest pods to displace are the victims. Displacing one costs its eviction price minus its continuation price, and at
-least the price of waiting again. A flow over these nodes decides which pods go where, or that waiting is cheaper.
+cheapest pods to displace are the victims. Displacing one costs its eviction price, which is at least that of waiting
+again, minus its continuation price. A flow over these nodes decides which pods go where, or that waiting is cheaper.
+No pod displaces one whose waiting costs as much as its own, or more: otherwise equal pods with expensive continuations
+would displace each other forever. So wherever waiting has a price that does not change, exchanges end.
 Source: Firmament prices a running task's arc by TaskContinuation and its unscheduled arc by TaskPreemption. It has
 neither dimensions nor disruption budgets, which are checked here by trials of the filters and by the budgets.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import by_budget, importance
 
+T = TypeVar("T")
 NODES_MAX: Final = 256
 """Nodes tried per round, over all classes; each class resumes where it stopped."""
 TURN_NODES: Final = 32
@@ -41,9 +44,9 @@ class Turns:
         self._at: OrderedDict[Hashable, int] = OrderedDict()
         self._taken = 0
 
-    def ordered(self, waiting: Iterable[Hashable]) -> list[Hashable]:
+    def ordered(self, waiting: Iterable[T], of: Callable[[T], Hashable]) -> list[T]:
         last = {of: number for number, of in enumerate(self._at)}
-        return sorted(waiting, key=lambda of: last.get(of, -1))
+        return sorted(waiting, key=lambda each: last.get(of(each), -1))
 
     def take(self, of: Hashable, slots: IntArray, left: int, classes: int) -> IntArray:
         """Its next nodes: a fair share of the `left` ones, since `classes` still want a turn."""
@@ -60,11 +63,13 @@ class Turns:
 
 
 class Offer(NamedTuple):
-    """A node where one pod of the class fits without `victims`. `price`: of displacing them all."""
+    """A node where one pod of the class fits without `victims`. `price`: of displacing them all; `waits`: the most that
+    waiting again costs for one of them."""
 
     node: NodeInfo
     victims: tuple[PodInfo, ...]
     price: int
+    waits: int
 
 
 class Exchange(NamedTuple):
@@ -108,13 +113,20 @@ class Relieved(Machines):
         return super().running - self._released(PODS)
 
 
-def displacing(model: CostModel, task: Task) -> int:
-    """The price of evicting one running pod, minus that of its continuation, and at least that of waiting again:
-    otherwise two equal pods with expensive continuations would displace each other forever. Raises: ModelError."""
-    asking = Asking(model.name, "running", task)
+class Displacing(NamedTuple):
+    """The price of evicting one running pod, minus that of its continuation; and that of its waiting again."""
+
+    price: int
+    waits: int
+
+
+def displacing(model: CostModel, task: Task) -> Displacing:
+    """Raises: ModelError."""
+    asking = Asking(model.name, f"{task.job}, running on {task.node}", task)
     evicted = asking.arc("running -> unscheduled", model.task_preemption, task).cost
     waits = asking.arc("task -> unscheduled", model.task_to_unscheduled_agg, task).cost
-    return max(evicted - asking.arc("running -> machine", model.task_continuation, task).cost, waits)
+    waits += asking.arc(f"unscheduled {task.job} -> sink", model.unscheduled_agg_to_sink, task.job).cost
+    return Displacing(max(evicted, waits) - asking.arc("running -> machine", model.task_continuation, task).cost, waits)
 
 
 def offers(
@@ -145,14 +157,15 @@ def offers(
         prices = {other.uid: displacing(model, running(other)) for other in free}
         victims = []
         # The most expensive are restored first, and among equals the most important.
-        for other in sorted(free, key=lambda other: -prices[other.uid]):
+        for other in sorted(free, key=lambda other: -prices[other.uid].price):
             trial.add(other)
             if trial.rejection() is not None:
                 trial.remove(other)
                 victims.append(other)
             yield None
         if victims:
-            yield Offer(node, tuple(victims), sum(prices[victim.uid] for victim in victims))
+            of = [prices[victim.uid] for victim in victims]
+            yield Offer(node, tuple(victims), sum(each.price for each in of), max(each.waits for each in of))
 
 
 def stands(offer: Offer, dry_run: DryRuns) -> bool:

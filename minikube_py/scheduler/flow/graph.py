@@ -49,6 +49,14 @@ class Step(NamedTuple):
     cost: int
 
 
+class Extra(NamedTuple):
+    """`price`: on top of the model's; a machine with one takes one pod, of those whose waiting costs more than
+    `above`."""
+
+    price: int
+    above: int
+
+
 class Placement(NamedTuple):
     """Where one pod of a class goes. `path`: up to the machine; `leaf_cost`: from there to the sink."""
 
@@ -81,16 +89,28 @@ class _Ways(NamedTuple):
 
 class _Own:
     """A class's part of the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label); `lower`: by arc,
-    the least flow, which a class without supply could not have."""
+    the least flow, which a class without supply could not have; `aside`: the price from its job's aggregator on."""
 
-    __slots__ = ("inner", "lower", "node", "parts", "unscheduled")
+    __slots__ = ("aside", "inner", "lower", "node", "parts", "unscheduled")
 
     def __init__(self, node: int) -> None:
         self.node = node
+        self.aside = 0
         self.parts: list[_Part] = []
         self.inner: list[tuple[int, int, int, str]] = []
         self.lower: dict[int, int] = {}
         self.unscheduled = -1
+
+
+class _Job:
+    """Its unscheduled aggregator, from which a pod costs `cost`."""
+
+    __slots__ = ("cost", "count", "node")
+
+    def __init__(self, node: int, cost: int) -> None:
+        self.node = node
+        self.cost = cost
+        self.count = 0
 
 
 class Graph:
@@ -102,10 +122,9 @@ class Graph:
         columns: NodeColumns,
         arcs_max: int = 1 << 20,
         seen: Callable[[Machines], Machines] | None = None,
-        extra: Mapping[int, int] | None = None,
+        extra: Mapping[int, Extra] | None = None,
     ) -> None:
-        """`seen`: maps machines to the model's view, if it differs; `extra`: by slot, a price on top of the model's. A
-        machine with such a price takes one pod."""
+        """`seen`: maps machines to the model's view, if it differs; `extra`: by slot."""
         self._model = model
         self._seen = seen
         self._extra = extra or {}
@@ -119,7 +138,7 @@ class Graph:
         self._nodes = 1 + len(self.machine_slots)
         self._count = 0
         self._supply: list[tuple[int, int]] = []
-        self._jobs: dict[str, list[int]] = {}
+        self._jobs: dict[str, _Job] = {}
         self._classes: list[_Own | None] = []
         self._tiers: list[int] = []
         self._ways: dict[EquivClass, list[_Ways]] = {}
@@ -166,9 +185,8 @@ class Graph:
         self._price_leaves(machines)
         for number, each in enumerate(classes):
             self._classes.append(self._class(number, each))
-        for job, (node, count) in self._jobs.items():
-            arc = asking.arc(f"unscheduled {job} -> sink", model.unscheduled_agg_to_sink, job)
-            self._add(node, SINK, count, arc.cost)
+        for job in self._jobs.values():
+            self._add(job.node, SINK, job.count, job.cost)
         self._leave()
         return self._problem()
 
@@ -217,9 +235,9 @@ class Graph:
         outer = asking.arcs(machines, "leaf", self._model.leaf_resource_nodes_to_sink, machines)
         self._leaf_room = np.minimum(inner[1], outer[1])
         self._leaf_cost = inner[0] + outer[0]
-        for slot, price in self._extra.items():
+        for slot, extra in self._extra.items():
             place = self._place[slot]
-            self._leaf_cost[place] += price
+            self._leaf_cost[place] += extra.price
             self._leaf_room[place] = min(1, self._leaf_room[place])
 
     def _leave(self) -> None:
@@ -249,20 +267,28 @@ class Graph:
         self._supply.append((own.node, of.task.count))
         return own
 
-    def _unscheduled(self, own: _Own, task: Task, asking: Asking) -> None:
+    def _unscheduled(self, own: _Own, task: Task, asking: Asking) -> int:
+        """Returns the price of leaving one of its pods, up to the sink."""
         arc = asking.arc("task -> unscheduled", self._model.task_to_unscheduled_agg, task)
         job = self._jobs.get(task.job)
         if job is None:
-            job = self._jobs[task.job] = [self._node(), 0]
-        job[1] += task.count
-        own.unscheduled = self._add(own.node, job[0], task.count, arc.cost)
+            label = f"unscheduled {task.job} -> sink"
+            cost = asking.arc(label, self._model.unscheduled_agg_to_sink, task.job).cost
+            job = self._jobs[task.job] = _Job(self._node(), cost)
+        job.count += task.count
+        own.unscheduled, own.aside = self._add(own.node, job.node, task.count, arc.cost), job.cost
+        return arc.cost + job.cost
 
     def _arcs_of(self, own: _Own, of: TaskClass) -> None:
         model, task = self._model, of.task
         asking = Asking(model.name, of.name, task)
         asking.ask("add_task", model.add_task, task)
+        waits = self._unscheduled(own, task, asking)
+        if self._extra:
+            of = _open_to(of, self._extra, waits)
+            if not len(of.slots):
+                return
         machines = self._machines(of.slots)
-        self._unscheduled(own, task, asking)
         seen: dict[Hashable, int] = {}
         for ec in asking.classes("task -> class", model.get_task_equiv_classes, task):
             arc = asking.arc(f"task -> {ec}", model.task_to_equiv_class_aggregator, task, ec)
@@ -380,9 +406,15 @@ class Graph:
                     yield Placement(slot, path, int(self._leaf_cost[place]))
 
     def unscheduled_price(self, number: int, problem: Problem) -> int:
-        """The price of leaving one of its pods unscheduled, up to the aggregator."""
+        """The price of leaving one of its pods unscheduled, up to the sink."""
         own = self._classes[number]
-        return 0 if own is None else _price(problem, own.unscheduled)
+        return 0 if own is None else _price(problem, own.unscheduled) + own.aside
+
+
+def _open_to(of: TaskClass, extra: Mapping[int, Extra], waits: int) -> TaskClass:
+    slots = of.slots.tolist()
+    kept = np.array([slot not in extra or extra[slot].above < waits for slot in slots], np.bool_)
+    return of._replace(slots=of.slots[kept], room=of.room[kept])
 
 
 def _price(problem: Problem, arc: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from minikube_py.scheduler.columns import Nodes
 from minikube_py.scheduler.configuration.own_args import Kind, anything, read_args
+from minikube_py.scheduler.flow.problem import AMOUNT_MAX
 from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 
@@ -45,6 +46,22 @@ class Arcs(NamedTuple):
 def task_type(pod: PodInfo) -> str:
     found = pod.labels.get(TASK_TYPE, TASK_TYPES[0])
     return found if found in TASK_TYPES else TASK_TYPES[0]
+
+
+def job_of(pod: PodInfo) -> str:
+    """Pods without an owner share one job within their namespace."""
+    if pod.controller is None:
+        return pod.namespace
+    _, kind, name = pod.controller
+    return f"{pod.namespace}/{kind}/{name}"
+
+
+def labels_that_matter(pod: PodInfo) -> Hashable:
+    """The labels of a pod that selects others by labels: equal pods may be selected, too."""
+    spec = pod.spec
+    if not (spec.pod_affinity or spec.pod_anti_affinity or spec.spread):
+        return None
+    return pod.namespace, tuple(sorted(pod.labels.items()))
 
 
 class Task:
@@ -105,7 +122,8 @@ class Machine:
 
     @property
     def free_slots(self) -> int:
-        return max(0, self.slots - self.running)
+        """At most what an arc may have."""
+        return min(max(0, self.slots - self.running), AMOUNT_MAX)
 
     def allocatable(self, resource: str) -> int:
         return self.info.allocatable.get(resource, 0)
@@ -146,7 +164,8 @@ class Machines:
 
     @property
     def free_slots(self) -> IntArray:
-        return np.maximum(0, self.free(PODS))
+        """At most what an arc may have."""
+        return np.clip(self.free(PODS), 0, AMOUNT_MAX)
 
     def positions(self, names: Sequence[str]) -> IntArray:
         """The positions of those of `names` that are present."""

@@ -179,7 +179,7 @@ class Net(_Tiers):
 
     def equiv_class_to_machine_classes(self, ec: EquivClass, machines: Machines, index: int) -> Arcs:
         wanted = self._tasks[ec].request(self._resource) * (index + 1)
-        available = machines.free(self._resource)
+        available = np.maximum(0, machines.free(self._resource))
         fits = available >= wanted
         price = np.maximum(wanted - available, -COST_MAX // 2) + 1_280_000
         return Arcs(np.where(fits, price, 0), fits.astype(np.int64))
@@ -198,7 +198,8 @@ class CpuMem(_Tiers):
         taken: list[IntArray] = []
         for resource in (CPU, MEMORY):
             wanted, free, all_of_it = task.request(resource), machines.free(resource), machines.allocatable(resource)
-            room &= free >= wanted * (index + 1)
+            # More may be requested on a node than it has: that keeps nobody away who asks for none of it.
+            room &= (free >= wanted * (index + 1)) | (wanted == 0)
             # As 32-bit floats, like Firmament.
             part = (all_of_it - free + index * wanted) / np.maximum(all_of_it, 1).astype(np.float32)
             # Usage can exceed the capacity if a node has shrunk.
@@ -244,10 +245,13 @@ class Electricity(_Tiers):
     def equiv_class_to_machine_classes(self, ec: EquivClass, machines: Machines, index: int) -> Arcs:
         task = self._tasks[ec]
         cpu = np.maximum(1, machines.allocatable(CPU))
-        idle, peak = machines.values(IDLE_WATTS, self._idle), machines.values(PEAK_WATTS, self._peak)
-        watts = np.maximum(0, peak - idle) + np.where(machines.running == 0, idle, 0)
-        # watts x cents / kWh is thousandths of a cent an hour.
-        cost = watts * (task.request(CPU) / cpu) * self._prices(machines)
+        idle, peak = (
+            machines.values(label, otherwise).astype(np.float64)
+            for label, otherwise in ((IDLE_WATTS, self._idle), (PEAK_WATTS, self._peak))
+        )
+        watts = np.maximum(0.0, peak - idle) + np.where(machines.running == 0, np.maximum(0.0, idle), 0.0)
+        # watts x cents / kWh is thousandths of a cent an hour. A label may say any number of watts.
+        cost = np.clip(watts * (task.request(CPU) / cpu) * self._prices(machines), -COST_MAX, COST_MAX)
         return Arcs(np.rint(cost).astype(np.int64), (machines.fit(task) > index).astype(np.int64))
 
 

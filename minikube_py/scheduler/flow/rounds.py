@@ -32,8 +32,9 @@ from minikube_py.scheduler.flow.exchange import (
     offers,
     stands,
 )
-from minikube_py.scheduler.flow.graph import Graph, Placement, Step, TaskClass
-from minikube_py.scheduler.flow.model import Machine, Machines, ModelError, Task
+from minikube_py.scheduler.flow.graph import Extra, Graph, Placement, Step, TaskClass
+from minikube_py.scheduler.flow.later import Later
+from minikube_py.scheduler.flow.model import Machine, Machines, ModelError, Task, job_of, labels_that_matter
 from minikube_py.scheduler.flow.placement import NAME, FlowPlacement
 from minikube_py.scheduler.flow.problem import Infeasible
 from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, IntArray, PluginError
@@ -54,6 +55,8 @@ rounds take a twentieth of the time."""
 REST_MAX_S = 1.0
 PASSES = 2
 """A round's graph, and one more for pods rejected during its repair."""
+EVICT_AGAIN_S = 10.0
+"""Pods that would take the place of others are tried again after this time: prices change without any event."""
 AGAIN_SHARE = 16
 """Pods left over by a full graph are retried at once if the pass placed at least this fraction of them."""
 
@@ -83,22 +86,25 @@ class _Promise(NamedTuple):
 
 
 class _Staying(NamedTuple):
-    """Pods of one class; `alternative`: what it costs to leave them, or None if they fit nowhere. `key`: of the class,
-    whichever of its pods wait."""
+    """Pods of one class; `alternative`: what it costs to leave them, or None if they fit nowhere."""
 
     pods: Sequence[QueuedPodInfo]
     alternative: int | None
-    key: Hashable
+
+    @property
+    def turn(self) -> str:
+        """Whose turn it is: of the pod that waited longest. A class may have another key in each round, and its pods
+        another order."""
+        return min((queued.initial_attempt_s or 0.0, queued.pod.uid) for queued in self.pods)[1]
 
 
 class _Class:
     """Equal pods in a round, in queue order."""
 
-    __slots__ = ("feasible", "job", "key", "of", "pods", "prepared", "read", "room", "solver")
+    __slots__ = ("feasible", "job", "of", "pods", "prepared", "read", "room", "solver")
 
-    def __init__(self, key: Hashable, job: str, read: Hashable) -> None:
+    def __init__(self, job: str, read: Hashable) -> None:
         """`read`: what the node-local filters read of its pods."""
-        self.key = key
         self.job = job
         self.read = read
         self.of: Task
@@ -128,7 +134,8 @@ class Rounds:
         self._busy_s = 0.0
         self._due_s = self._asked_for_s = float("-inf")
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
-        self._kept_waiting: dict[str, PodInfo] = {}
+        self._priced_again = Later(scheduler, timers, plugin.args.retry_seconds)
+        self._offered_again = Later(scheduler, timers, EVICT_AGAIN_S)
         wide = run.profile.wide
         # Scoring is not used.
         self._wide = wide._replace(pre_scorers={}, scorers=())
@@ -201,41 +208,68 @@ class Rounds:
         self.passes += 1
         began_s = self._scheduler.clock.monotonic_s()
         classes = self._classes(pods, started_s)
-        full = [each for each in classes if not len(each.feasible)]
-        classes = [each for each in classes if len(each.feasible)]
+        self._busy_s += self._scheduler.clock.monotonic_s() - began_s
+        staying = [_Staying(each.pods, None) for each in classes if not len(each.feasible)]
+        turned_down: list[QueuedPodInfo] = []
+        for part in self._parts([each for each in classes if len(each.feasible)]):
+            for each, placements, alternative in self._flow(part, started_s):
+                turned_down += await self._commit(each, placements, alternative, started_s)
+                rest = each.pods[len(placements) :]
+                if placements and len(placements) * AGAIN_SHARE >= len(rest):
+                    self._waiting += rest
+                elif rest:
+                    staying.append(_Staying(rest, alternative))
+        self.repaired += len(turned_down)
+        await self._stay(staying, started_s)
+        return turned_down
+
+    def _parts(self, classes: Sequence[_Class]) -> Iterable[list[_Class]]:
+        """In order, as many classes as `max_arcs` lets into one graph."""
+        pods, room = sum(len(each.pods) for each in classes), self._plugin.args.max_arcs
+        part: list[_Class] = []
+        arcs = 0
+        for each in classes:
+            more = min(len(each.feasible), pods)
+            if part and arcs + more > room:
+                yield part
+                part, arcs = [], 0
+            part.append(each)
+            arcs += more
+        if part:
+            yield part
+
+    def _flow(self, classes: Sequence[_Class], started_s: float) -> list[tuple[_Class, list[Placement], int]]:
+        began_s = self._scheduler.clock.monotonic_s()
         graph = Graph(self._plugin.model, self._columns, self._plugin.args.max_arcs)
         found: list[tuple[_Class, list[Placement], int]] = []
         try:
-            if classes:
-                found = self._solved(graph, classes)
-        except (ModelError, Infeasible) as error:
-            text = str(error) if isinstance(error, ModelError) else f"no flow: {error}"
-            self._broken([queued for each in classes for queued in each.pods], text, started_s)
+            found = self._solved(graph, classes)
+        except RAISED as error:
+            self._broken([queued for each in classes for queued in each.pods], self._why(error), started_s)
         self._forget(each.of for each in classes)
         for number, reason in graph.failed.items():
             self._broken(classes[number].pods, str(reason), started_s)
         self._busy_s += self._scheduler.clock.monotonic_s() - began_s
-        turned_down: list[QueuedPodInfo] = []
-        staying: list[_Staying] = []
-        for each, placements, alternative in found:
-            turned_down += await self._commit(each, placements, alternative, started_s)
-            rest = each.pods[len(placements) :]
-            if placements and len(placements) * AGAIN_SHARE >= len(rest):
-                self._waiting += rest
-            elif rest:
-                staying.append(_Staying(rest, alternative, each.key))
-        self.repaired += len(turned_down)
-        await self._stay([*staying, *(_Staying(each.pods, None, each.key) for each in full)], started_s)
-        return turned_down
+        return found
 
-    async def _stay(self, staying: Iterable[_Staying], started_s: float) -> None:
+    def _why(self, error: BaseException) -> str:
+        """A solver may raise anything, such as MemoryError."""
+        if isinstance(error, ModelError):
+            return str(error)
+        if isinstance(error, Infeasible):
+            return f"no flow: {error}"
+        return f"solver {self._plugin.solver.name}: {told(error)}"
+
+    async def _stay(self, staying: Sequence[_Staying], started_s: float) -> None:
         """What no flow placed takes the place of others, if it may, or waits."""
-        left = {each.key: each for each in staying}
-        for number, of in enumerate(self._turns.ordered(left)):
-            each = left[of]
-            pods = await self._exchanged(each.pods, of, len(left) - number, started_s)
+        for number, each in enumerate(self._turns.ordered(staying, lambda each: each.turn)):
+            pods = await self._exchanged(each.pods, each.turn, len(staying) - number, started_s)
             if each.alternative is None:
                 await self._alone(pods)
+                # No more than a round could offer places.
+                for queued in pods[:NODES_MAX] if self._plugin.args.preemption else ():
+                    if queued.pod.preemption_policy != "Never":
+                        self._offered_again.keep(queued.pod)
             else:
                 self._priced_out(pods, each.alternative, started_s)
 
@@ -262,8 +296,8 @@ class Rounds:
             try:
                 own = model.task_key(task)
                 read = pod.uid if signature is None else signature
-                key = (read, task.job, own, _labels_that_matter(pod), pod.preemption_policy)
-                found = by_key.setdefault(key, _Class(key, task.job, read))
+                key = (read, task.job, own, labels_that_matter(pod), pod.preemption_policy)
+                found = by_key.setdefault(key, _Class(task.job, read))
             except RAISED as error:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
                 continue
@@ -273,7 +307,7 @@ class Rounds:
 
     def _task(self, queued: QueuedPodInfo, count: int, now_s: float) -> Task:
         first_s = queued.initial_attempt_s
-        return Task(queued.pod, count, now_s - first_s if first_s is not None else 0.0, _job_of(queued.pod))
+        return Task(queued.pod, count, now_s - first_s if first_s is not None else 0.0, job_of(queued.pod))
 
     def _prepare(self, each: _Class, alike: dict[Hashable, tuple[IntArray, IntArray]], started_s: float) -> bool:
         """Finds where the class's pods pass the filters. `alike`: slots and room, found once for all classes of which
@@ -458,13 +492,17 @@ class Rounds:
         if not pods or pods[0].pod.preemption_policy == "Never":
             return pods
         try:
+            self._tell_of_machines()
             found = await self._offers(pods[0].pod, of, classes)
             pods = [queued for queued in pods if self._is_waiting(queued)]
             taken = self._taken(self._task(pods[0], len(pods), started_s), found) if found and pods else []
             taken = affordable(taken, self._budgets())
-        except (ModelError, Infeasible, PluginError) as error:
+        except PluginError as error:
             logger.error("preemption by price: %s", error)
             return pods
+        except Exception as error:
+            self._broken(pods, self._why(error), started_s)
+            return []
         for queued, exchange in zip(pods, taken, strict=False):
             self._evict(queued, exchange, started_s)
         return pods[len(taken) :]
@@ -498,7 +536,7 @@ class Rounds:
         def running(other: PodInfo) -> Task:
             began_us = parse_time(other.started)
             ran_s = self._scheduler.clock.wall_s() - began_us / 1e6 if began_us is not None else 0.0
-            return Task(other, 1, 0.0, _job_of(other), other.node_name, max(0.0, ran_s))
+            return Task(other, 1, 0.0, job_of(other), other.node_name, max(0.0, ran_s))
 
         version, found = columns.version, {}
         turn_ends_s = self._scheduler.clock.monotonic_s() + TURN_S
@@ -513,7 +551,7 @@ class Rounds:
 
     def _taken(self, task: Task, found: dict[int, Offer]) -> list[Exchange]:
         """Raises: ModelError, Infeasible."""
-        extra = {slot: offer.price for slot, offer in found.items()}
+        extra = {slot: Extra(offer.price, offer.waits) for slot, offer in found.items()}
         plugin = self._plugin
         graph = Graph(
             plugin.model, self._columns, plugin.args.max_arcs, lambda machines: Relieved(machines, found), extra
@@ -559,27 +597,4 @@ class Rounds:
             text = f"cost model {model} leaves the pod where it is, for {alternative}: no free way to a node costs less"
             message = f"0/{diagnosis.node_count} nodes are available: {text}."
             self._scheduler.fail(self._run, queued, Code.UNSCHEDULABLE, message, diagnosis, started_s)
-            if not self._kept_waiting:
-                at_s = self._scheduler.clock.monotonic_s() + self._plugin.args.retry_seconds
-                self._timers.call_at(at_s, self._price_again)
-            self._kept_waiting[queued.pod.uid] = queued.pod
-
-    def _price_again(self) -> None:
-        pods, self._kept_waiting = self._kept_waiting, {}
-        self._scheduler.activate(pods.values())
-
-
-def _job_of(pod: PodInfo) -> str:
-    """Pods without an owner share one job within their namespace."""
-    if pod.controller is None:
-        return pod.namespace
-    _, kind, name = pod.controller
-    return f"{pod.namespace}/{kind}/{name}"
-
-
-def _labels_that_matter(pod: PodInfo) -> Hashable:
-    """The labels of a pod that selects others by labels: equal pods may be selected, too."""
-    spec = pod.spec
-    if not (spec.pod_affinity or spec.pod_anti_affinity or spec.spread):
-        return None
-    return pod.namespace, tuple(sorted(pod.labels.items()))
+            self._priced_again.keep(queued.pod)

@@ -278,22 +278,24 @@ CLUSTERS = st.lists(st.lists(RUNNING, min_size=1, max_size=4), min_size=1, max_s
 
 def displaced(each: Running) -> int:
     _, waits, keeps, _, leaves = each
-    return max(leaves - keeps, waits)
+    return max(leaves, waits) - keeps
 
 
-def cheapest(pods: list[Running], free: int, cpu: int) -> int | None:
-    """What it costs to make room: as few of the most expensive as possible go."""
+def cheapest(pods: list[Running], free: int, cpu: int) -> tuple[int, int] | None:
+    """What it costs to make room: as few of the most expensive as possible go; and the most that one of them is worth
+    waiting."""
     going = [each for each in pods if not each[3]]
     free += sum(each[0] for each in going)
     if free < cpu:
         return None
-    total = 0
+    total = worth = 0
     for other in sorted(going, key=lambda each: -displaced(each)):
         if free - other[0] >= cpu:
             free -= other[0]
         else:
             total += displaced(other)
-    return total
+            worth = max(worth, other[1])
+    return total, worth
 
 
 @settings(max_examples=40, deadline=None)
@@ -327,7 +329,7 @@ def test_on_drawn_clusters_nobody_goes_without_a_better_price(
 
         gone = leaving(world)
         prices = [found for pods in cluster if (found := cheapest(pods, 0, cpu)) is not None]
-        paying = sorted(found for found in prices if found + MACHINE < price)[:count]
+        paying = sorted(total for total, worth in prices if total + MACHINE < price and worth < price)[:count]
         assert world.rounds.exchanged == len(paying)
         by_node = [[there[name] for name in gone if there[name][0] == at] for at in range(len(cluster))]
         totals = sorted(sum(each[2] for each in victims) for victims in by_node if victims)

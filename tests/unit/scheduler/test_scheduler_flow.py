@@ -491,6 +491,7 @@ async def test_explain_tells_the_path_and_its_price() -> None:
             "flow round 1, OCTOPUS solved by numpy: default -> cluster (1) -> b (0) -> sink (0): 1; "
             "staying would have cost 1000000"
         )
+        assert "by the flow, in which scores take no part" in _decided(answer)[3]
         assert json.dumps(answer)
 
 
