@@ -35,29 +35,30 @@ TURN_NODES: Final = 32
 
 
 class Turns:
-    """Classes take turns across rounds, whoever waited longest first; `of` stands for a class, whichever of its
-    pods wait. Of the classes that tried last, the first are forgotten."""
+    """Classes take turns across rounds, whoever waited longest first. A class has several names, of which any may be
+    another in the next round. Of the names that tried last, the first are forgotten."""
 
-    KEPT_MAX: Final = 4096
+    KEPT_MAX: Final = 8192
 
     def __init__(self) -> None:
         self._at: OrderedDict[Hashable, int] = OrderedDict()
         self._taken = 0
 
-    def ordered(self, waiting: Iterable[T], of: Callable[[T], Hashable]) -> list[T]:
-        last = {of: number for number, of in enumerate(self._at)}
-        return sorted(waiting, key=lambda each: last.get(of(each), -1))
+    def ordered(self, waiting: Iterable[T], names: Callable[[T], Iterable[Hashable]]) -> list[T]:
+        last = {name: number for number, name in enumerate(self._at)}
+        return sorted(waiting, key=lambda each: max(last.get(name, -1) for name in names(each)))
 
-    def take(self, of: Hashable, slots: IntArray, left: int, classes: int) -> IntArray:
+    def take(self, names: Sequence[Hashable], slots: IntArray, left: int, classes: int) -> IntArray:
         """Its next nodes: a fair share of the `left` ones, since `classes` still want a turn."""
         count = min(left, len(slots), max(TURN_NODES, left // max(1, classes)))
         if not count:
             return slots[:0]
         # A new class starts where others ended: not all at the same nodes.
-        at = self._at.pop(of, self._taken) % len(slots)
-        self._at[of] = at + count
+        known = [at for name in names if (at := self._at.pop(name, None)) is not None]
+        at = (known[0] if known else self._taken) % len(slots)
+        self._at.update(dict.fromkeys(names, at + count))
         self._taken += count
-        if len(self._at) > self.KEPT_MAX:
+        while len(self._at) > self.KEPT_MAX:
             self._at.popitem(last=False)
         return np.roll(slots, -at)[:count]
 

@@ -90,21 +90,22 @@ class _Staying(NamedTuple):
 
     pods: Sequence[QueuedPodInfo]
     alternative: int | None
+    key: Hashable
 
     @property
-    def turn(self) -> str:
-        """Whose turn it is: of the pod that waited longest. A class may have another key in each round, and its pods
-        another order."""
-        return min((queued.initial_attempt_s or 0.0, queued.pod.uid) for queued in self.pods)[1]
+    def names(self) -> tuple[Hashable, str]:
+        """Its key, which a price may change, and its pod that waited longest, which others may replace."""
+        return self.key, min((queued.initial_attempt_s or 0.0, queued.pod.uid) for queued in self.pods)[1]
 
 
 class _Class:
     """Equal pods in a round, in queue order."""
 
-    __slots__ = ("feasible", "job", "of", "pods", "prepared", "read", "room", "solver")
+    __slots__ = ("feasible", "job", "key", "of", "pods", "prepared", "read", "room", "solver")
 
-    def __init__(self, job: str, read: Hashable) -> None:
+    def __init__(self, key: Hashable, job: str, read: Hashable) -> None:
         """`read`: what the node-local filters read of its pods."""
+        self.key = key
         self.job = job
         self.read = read
         self.of: Task
@@ -209,7 +210,7 @@ class Rounds:
         began_s = self._scheduler.clock.monotonic_s()
         classes = self._classes(pods, started_s)
         self._busy_s += self._scheduler.clock.monotonic_s() - began_s
-        staying = [_Staying(each.pods, None) for each in classes if not len(each.feasible)]
+        staying = [_Staying(each.pods, None, each.key) for each in classes if not len(each.feasible)]
         turned_down: list[QueuedPodInfo] = []
         for part in self._parts([each for each in classes if len(each.feasible)]):
             for each, placements, alternative in self._flow(part, started_s):
@@ -218,7 +219,7 @@ class Rounds:
                 if placements and len(placements) * AGAIN_SHARE >= len(rest):
                     self._waiting += rest
                 elif rest:
-                    staying.append(_Staying(rest, alternative))
+                    staying.append(_Staying(rest, alternative, each.key))
         self.repaired += len(turned_down)
         await self._stay(staying, started_s)
         return turned_down
@@ -262,11 +263,10 @@ class Rounds:
 
     async def _stay(self, staying: Sequence[_Staying], started_s: float) -> None:
         """What no flow placed takes the place of others, if it may, or waits."""
-        for number, each in enumerate(self._turns.ordered(staying, lambda each: each.turn)):
-            pods = await self._exchanged(each.pods, each.turn, len(staying) - number, started_s)
+        for number, each in enumerate(self._turns.ordered(staying, lambda each: each.names)):
+            pods = await self._exchanged(each.pods, each.names, len(staying) - number, started_s)
             if each.alternative is None:
                 await self._alone(pods)
-                # No more than a round could offer places.
                 for queued in pods[:NODES_MAX] if self._plugin.args.preemption else ():
                     if queued.pod.preemption_policy != "Never":
                         self._offered_again.keep(queued.pod)
@@ -297,7 +297,7 @@ class Rounds:
                 own = model.task_key(task)
                 read = pod.uid if signature is None else signature
                 key = (read, task.job, own, labels_that_matter(pod), pod.preemption_policy)
-                found = by_key.setdefault(key, _Class(task.job, read))
+                found = by_key.setdefault(key, _Class(key, task.job, read))
             except RAISED as error:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
                 continue
@@ -482,10 +482,10 @@ class Rounds:
         return False
 
     async def _exchanged(
-        self, pods: Sequence[QueuedPodInfo], of: Hashable, classes: int, started_s: float
+        self, pods: Sequence[QueuedPodInfo], names: Sequence[Hashable], classes: int, started_s: float
     ) -> Sequence[QueuedPodInfo]:
-        """Lets pods of the class `of` replace running ones if the price is right; returns the others. `classes`: how
-        many of the round want that, still."""
+        """Lets pods of the class of these names replace running ones if the price is right; returns the others.
+        `classes`: how many of the round want that, still."""
         if not self._plugin.args.preemption:
             return pods
         pods = [queued for queued in pods if self._is_waiting(queued)]
@@ -493,7 +493,7 @@ class Rounds:
             return pods
         try:
             self._tell_of_machines()
-            found = await self._offers(pods[0].pod, of, classes)
+            found = await self._offers(pods[0].pod, names, classes)
             pods = [queued for queued in pods if self._is_waiting(queued)]
             taken = self._taken(self._task(pods[0], len(pods), started_s), found) if found and pods else []
             taken = affordable(taken, self._budgets())
@@ -516,7 +516,7 @@ class Rounds:
                 del self._leaving[uid]
         return self._plugin.budgets().without(victim for victim, _ in self._leaving.values())
 
-    async def _offers(self, pod: PodInfo, of: Hashable, classes: int) -> dict[int, Offer]:
+    async def _offers(self, pod: PodInfo, names: Sequence[Hashable], classes: int) -> dict[int, Offer]:
         """By slot; yields to the event loop in turns. Raises: ModelError, PluginError."""
         dry_run = self._scheduler.dry_run(pod) if self._trials_left else None
         if dry_run is None:
@@ -528,7 +528,7 @@ class Rounds:
                 del self._promised[uid]
         promised = {promise.node for promise in self._promised.values()}
         slots = np.flatnonzero(columns.present[: columns.size])
-        turned = self._turns.take(of, slots, self._trials_left, classes)
+        turned = self._turns.take(names, slots, self._trials_left, classes)
         self._trials_left -= len(turned)
         nodes = [columns.by_slot[slot] for slot in turned.tolist()]
         free = [node for node in nodes if node is not None and node.name not in promised]

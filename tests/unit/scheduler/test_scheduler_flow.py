@@ -297,7 +297,7 @@ CLASSES = "class default (2 pods like p), arc task -> class, pod default/p: "
 PREFERRED = "class default (2 pods like p), arc task -> machine, pod default/p: "
 STATS = "class all, arc stats, pod default/p: "
 MACHINE = "class all, arc machine a, pod (none): "
-SINK = "class all, arc unscheduled default -> sink, pod default/p: "
+SINK = "class default (2 pods like p), arc unscheduled default -> sink, pod default/p: "
 
 
 @pytest.mark.parametrize(
