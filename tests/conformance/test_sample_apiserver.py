@@ -11,10 +11,14 @@ from typing import NamedTuple
 
 import ours
 import pytest
+from depth import DEEP
 from patience import eventually
 from sample_apiserver import API_SERVICE, Kubectl, Sample, sample_apiserver
 
-pytestmark = [pytest.mark.original, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.original, pytest.mark.slow, pytest.mark.timeout(400),
+    pytest.mark.skipif(not DEEP, reason="make deep: the program takes minutes to build"),
+]  # fmt: skip
 
 SPEC = "spec: {reference: two, referenceType: Flunder}"
 
