@@ -103,14 +103,14 @@ def biased_orders(design: Design, records: Sequence[Record]) -> dict[str, list[s
     at that of their seed's number."""
     off: dict[str, list[tuple[bool, bool]]] = {}
     for record in records:
-        turns = record.get("order", ())
+        if not (turns := record.get("order")):
+            continue
         names = design.candidates(record["block"])
         two = [False, False]
         for rule, first in enumerate((0, record["seed"])):
             for number, turn in enumerate(turns, first):
                 two[rule] |= drawn([name for name in names if name in turn], record["key"], number) != turn
-        if turns:
-            off.setdefault(record["block"], []).append((two[0], two[1]))
+        off.setdefault(record["block"], []).append((two[0], two[1]))
     found: dict[str, list[str]] = {}
     for block, units in off.items():
         if count := min(sum(by_batch for by_batch, _ in units), sum(by_seed for _, by_seed in units)):
