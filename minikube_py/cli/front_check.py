@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         index_check.print_part(part)
     if verdict.costs:
         heads = ["NODES", "FRONT", "LET THROUGH", "BYTES", "ROWS READ", "US A REQUEST", "US A CHANGE"]
-        rows = [[cost.world, cost.front, *(f"{figure:.3g}" for figure in cost[2:])] for cost in verdict.costs]
+        rows = [[*cost[:2], *("-" if each != each else f"{each:.3g}" for each in cost[2:])] for cost in verdict.costs]
         print("\nLET THROUGH: share of full shards; ROWS READ: for each changed node")
         print(table(heads, rows, set(heads[2:])))
     print(f"\n{verdict.front}: {'all laws hold' if verdict.holds else 'broken'}")

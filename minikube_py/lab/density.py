@@ -226,10 +226,12 @@ async def _controllers(running: Cluster, load: list[PodBody], namespaces: int) -
 
 
 def _tell(options: DensityOptions, saturation: Phase, latency: Phase, calls: Mapping[str, Mapping[str, float]]) -> bool:
+    rates = (saturation.pods_per_s, saturation.bound_per_s["p50"], saturation.bound_per_s["max"])
+    # Pods that are bound at one moment, as in virtual time, have no rate.
+    pods_per_s, p50, most = ("-" if math.isnan(rate) else f"{rate:,.0f}" for rate in rates)
     print(
         f"\nsaturation: {saturation.pods:,} pods Running on {options.nodes:,} nodes in {saturation.duration_s:.1f} s "
-        f"({saturation.pods_per_s:,.0f} pods/s; bound per second: p50 {saturation.bound_per_s['p50']:,.0f}, "
-        f"max {saturation.bound_per_s['max']:,.0f})"
+        f"({pods_per_s} pods/s; bound per second: p50 {p50}, max {most})"
     )
     report.print_latencies(latency.latencies)
     report.print_table(_calls_table(calls))

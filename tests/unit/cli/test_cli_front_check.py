@@ -49,6 +49,9 @@ def test_an_honest_front_is_measured_beside_others(tmp_path: Path, capsys: pytes
         assert costs[world, "mine"]["let_through"] == costs[world, "skyline"]["let_through"] == 0.0
         assert costs[world, "none"]["let_through"] == 1.0
         assert costs[world, "mine"]["rows_read"] is None and costs[world, "mine"]["bytes"] == 8
+    assert judged(tmp_path) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[4] for row in shown if row[1:2] == ["mine"]] == ["-", "-"]
 
 
 @pytest.mark.parametrize(

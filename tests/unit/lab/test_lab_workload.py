@@ -137,6 +137,15 @@ def test_throughput_counts_by_window() -> None:
     assert figures == {"average": 2.0, "p50": 1.0, "p90": 3.0, "max": 3.0}
 
 
+def test_pods_that_are_bound_at_one_moment_have_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    none = {"running": {"count": 0, "p50_ms": 0.0, "p90_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}}
+    phase = density.Phase(2, 0.0, {"by_call": none, "by_watch": none}, density.throughput([1.0, 1.0]))
+    options = density.DensityOptions(1, 2, 0, 1.0, False, 1, 0)
+    assert density._tell(options, phase, phase, {})
+    told = capsys.readouterr().out
+    assert "(- pods/s; bound per second: p50 -, max -)" in told and "nan" not in told
+
+
 class ScriptedTransport:
     """Answers a list, then each watch with the next of `watches`; then ends with what was sent last."""
 
