@@ -130,3 +130,18 @@ def test_a_bit_for_each_request_is_exact_and_cheap_to_keep_up_where_the_page_say
         assert 6 < skyline["a change, us"] / known["a change, us"] < 10
         assert 10 < four["a change, us"] / known["a change, us"] < 21
         assert known["bytes"] > skyline["bytes"] > found["by-request", policy]["bytes"] > four["bytes"]
+
+
+def test_what_a_skyline_that_waits_costs_is_what_the_page_says() -> None:
+    document = json.loads((STUDIES / "lazy-skyline-report.json").read_text(encoding="utf-8"))
+    evidence = {each["name"]: each["evidence"] for each in document["findings"]}
+    for name, figure, said in (
+        ("P1", "0.818 [0.781, 0.856]", "0.82 (0.78 to 0.86)"),
+        ("P2", "0.629 [0.497, 0.798]", "0.63 (0.50 to 0.80)"),
+        ("P3", "0.287 [0.173, 0.476]", "0.29 (0.17 to 0.48)"),
+        ("P7", "0.815 [0.7, 0.949]", "0.82 (0.70 to 0.95)"),
+        ("P8", "1.03 [0.919, 1.15]", "1.03 (0.92 to 1.15)"),
+        ("P14", "1.52 [1.18, 1.96]", "1.52, 1.18 to 1.96"),
+        ("P15", "1.92 [1.53, 2.42]", "1.92, 1.53 to 2.42"),
+    ):
+        assert figure in evidence[name] and said in page()
