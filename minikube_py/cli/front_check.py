@@ -36,9 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
     for part in verdict.parts:
         index_check.print_part(part)
     if verdict.costs:
-        heads = ["NODES", "FRONT", "LET THROUGH", "BYTES", "ROWS READ", "US A REQUEST", "US A CHANGE"]
+        heads = ["NODES", "FRONT", "LET THROUGH", "BYTES", "HELD", "ROWS READ", "US A REQUEST", "US A CHANGE"]
         rows = [[*cost[:2], *("-" if each != each else f"{each:.3g}" for each in cost[2:])] for cost in verdict.costs]
         print("\nLET THROUGH: share of full shards; ROWS READ: for each changed node")
+        print("BYTES: for a query, as it states (built-in fronts: packed bits); HELD: by tracemalloc, nodes included")
         print(table(heads, rows, set(heads[2:])))
+        for note in check.notes(verdict):
+            print(f"\n{note}")
     print(f"\n{verdict.front}: {'all laws hold' if verdict.holds else 'broken'}")
     return 0 if verdict.holds else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
@@ -55,12 +56,14 @@ class Steps(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """One front on one cluster, means over its batches; `rows_read` is nan if it is not counted."""
+    """One front on one cluster, means over its batches; `rows_read` is nan if it is not counted. `bytes`: what it
+    states; `traced_bytes`: all that Python and numpy hold for it, its copy of the nodes included."""
 
     world: str
     front: str
     let_through: float
     bytes: float
+    traced_bytes: float
     rows_read: float
     answer_us: float
     change_us: float
@@ -206,12 +209,50 @@ def _bench(subject: Subject, name: str, costs: list[Cost]) -> Part:
             law, wanted = (error.law, error.wanted) if isinstance(error, Broken) else ("it answers", told(error))
             part.failure = Failure(law, wanted)
         else:
+            figures["traced_bytes"] = _traced(build, world)
             costs.append(Cost(name, title, *(figures.get(each, math.nan) for each in Cost._fields[2:])))
             part.failure = part.failure or failure
     return part
 
 
-def _measured(build: Build, world: World) -> tuple[Mapping[str, float], Failure | None]:
+def _traced(build: Build, world: World) -> int:
+    """After all changes. Tracing slows everything down, so the front is built again for it."""
+    begun_by_us = not tracemalloc.is_tracing()
+    if begun_by_us:
+        tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    candidate = Behind(build(world.points, world.shards))
+    for batch in world.batches:
+        candidate.answer(np.array(batch.asked))
+        candidate.change(batch.changes)
+    held = tracemalloc.get_traced_memory()[0] - before
+    if begun_by_us:
+        tracemalloc.stop()
+    del candidate
+    return held
+
+
+def notes(verdict: Verdict) -> list[str]:
+    """Where it states less of what it holds than any built-in front does: that breaks no law, as only its author can
+    tell what a query needs."""
+    found = []
+    for world in dict.fromkeys(cost.world for cost in verdict.costs):
+        times = {
+            cost.front: cost.traced_bytes / max(1.0, cost.bytes)
+            for cost in verdict.costs
+            if cost.world == world and cost.front != "none"
+        }
+        own = next((cost for cost in verdict.costs if (cost.world, cost.front) == (world, verdict.front)), None)
+        most = max((each for front, each in times.items() if front != verdict.front), default=math.inf)
+        if own is not None and times.get(own.front, 0.0) > most:
+            found.append(
+                f"size_bytes says {own.bytes:,.0f} on {world} nodes, tracemalloc {own.traced_bytes:,.0f}: "
+                f"{times[verdict.front]:,.0f} times as much, and at most {most:,.0f} times for a built-in front"
+            )
+    return found
+
+
+def _measured(build: Build, world: World) -> tuple[dict[str, float], Failure | None]:
     """Means over the batches. Raises: Broken, StudyError, RequestError, and what the front raises."""
     front = build(world.points, world.shards)
     bound, candidate = _bound_of(front), Behind(front)
@@ -237,4 +278,5 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
             {name: None if figure != figure else figure for name, figure in cost._asdict().items()}
             for cost in verdict.costs
         ],
+        "notes": notes(verdict),
     }

@@ -51,7 +51,7 @@ def test_an_honest_front_is_measured_beside_others(tmp_path: Path, capsys: pytes
         assert costs[world, "mine"]["rows_read"] is None and costs[world, "mine"]["bytes"] == 8
     assert judged(tmp_path) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [row[4] for row in shown if row[1:2] == ["mine"]] == ["-", "-"]
+    assert [row[5] for row in shown if row[1:2] == ["mine"]] == ["-", "-"]
 
 
 @pytest.mark.parametrize(
@@ -129,3 +129,28 @@ def test_what_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert said in capsys.readouterr().err
     assert main(["front", "check", "skyband-2", "--no-bench", "--examples", "20", "--option", "k=3"]) == 0
     assert "skyband-2: all laws hold" in capsys.readouterr().out
+
+
+LIAR = """
+import numpy as np
+from minikube_py.studies.emptiness.fronts import Oracle
+
+class Liar(Oracle):
+    front = "liar"
+    def size_bytes(self):
+        return 1
+"""
+
+
+def test_a_front_that_states_less_than_it_holds_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("liar.py").write_text(LIAR)
+    assert main(["front", "check", "liar.py:Liar", "--examples", "3", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [note.split(",")[0] for note in document["notes"]] == [
+        f"size_bytes says 1 on {world} nodes" for world in ("synthetic", "openb")
+    ]
+    for cost in document["costs"]:
+        assert cost["traced_bytes"] > cost["bytes"], "packed bits, and the nodes as int64"
