@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import lzma
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -45,12 +46,22 @@ Pods = Mapping[tuple[Shape, int], int]
 """(shape, memory in MiB) to pod count."""
 
 
+def _rows() -> csv.DictReader[str]:
+    text = resources.files("minikube_py.lab.traces").joinpath(TABLE).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())
+
+
+@cache
+def names() -> Sequence[str]:
+    """All lists, those without published results too."""
+    return tuple(_rows().fieldnames or ())[len(SHAPE_COLUMNS) :]
+
+
 def read(name: str) -> Pods:
     """Raises: TraceError."""
-    text = resources.files("minikube_py.lab.traces").joinpath(TABLE).read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
-    if name not in (names := list(rows.fieldnames or ())[len(SHAPE_COLUMNS) :]):
-        raise TraceError(f"there is no pod list {name!r}; there are {', '.join(names)}")
+    rows = _rows()
+    if name not in names():
+        raise TraceError(f"there is no pod list {name!r}; there are {', '.join(names())}")
     found: dict[tuple[Shape, int], int] = {}
     for row in rows:
         if count := int(row[name]):

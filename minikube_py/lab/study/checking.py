@@ -50,6 +50,26 @@ class Known(NamedTuple):
     factors: Sequence[str] = ()
 
 
+class Needs(NamedTuple):
+    """What a study's code reads for a unit: values at the top of the design, factors, and levels that there are."""
+
+    settings: Sequence[str] = ()
+    factors: Sequence[str] = ()
+    levels: Mapping[str, Sequence[Any]] = {}
+
+
+def check_needs(raw: Table, where: str, cell: Table, needs: Needs) -> None:
+    """Raises: StudyError for what a unit with the levels of `cell` would lack, with all of it that is missing."""
+    lacks = [("setting", [name for name in needs.settings if name not in raw])]
+    lacks.append(("factor in `defaults`", [name for name in needs.factors if name not in cell]))
+    if said := [f"{what} {', '.join(names)}" for what, names in lacks if names]:
+        raise StudyError(f"{where}: the experiment needs what the design does not have: {'; '.join(said)}")
+    for factor, allowed in needs.levels.items():
+        if cell.get(factor, allowed[0]) not in allowed:
+            near = f"{_near(cell[factor], list(map(str, allowed)))}; allowed: {_list(list(map(str, allowed)))}"
+            raise StudyError(f"{where}: {factor} = {cell[factor]!r} means nothing to the experiment{near}")
+
+
 def check(raw: Table, where: str, known: Known) -> None:
     """`where`: the design's file. Raises: StudyError for the first thing that means nothing, with what is allowed."""
     _Check(raw, where, known).document()

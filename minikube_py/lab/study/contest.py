@@ -22,6 +22,7 @@ from minikube_py.lab.study.measured import Measured, Titles, labels_beside
 
 PLAIN: Final = (bool, int, float, str, bytes, type(None))
 """Types of answers that are values, beside numpy's, and containers of such."""
+SCALARS: Final = frozenset(np.sctypeDict.values())
 _COMPARED: Final = ("__eq__", "__ne__", "__iter__")
 
 
@@ -134,7 +135,15 @@ class Contest(Study):
             "change_us": changed_ns / 1000 / max(1, len(batch.changes)),
             **self.score(batch, answers),
         }
-        own = candidate.figures()
+        # What it put off until its figures are read is upkeep: a second reading finds nothing left to do.
+        told = _Span()
+        own = dict(candidate.figures())
+        told_ns = told.own_ns() + told.elsewhere_ns()
+        again = _Span()
+        candidate.figures()
+        late_ns = max(0, told_ns - again.own_ns() - again.elsewhere_ns())
+        changed_ns, report["cpu_ns"] = changed_ns + late_ns, report["cpu_ns"] + late_ns
+        figures["change_us"] = changed_ns / 1000 / max(1, len(batch.changes))
         if both := figures.keys() & own.keys():
             raise StudyError(f"its figures name {', '.join(sorted(both))}, which the runner measures")
         if bad := [f"{name} = {value!r}" for name, value in own.items() if not _amount(value)]:
@@ -195,7 +204,9 @@ def _refuse_late(answers: Any, right: Any) -> None:
             pending += each
         elif kind is dict:
             pending += [*each, *each.values()]
-        elif kind not in PLAIN and kind not in kinds and kind.__module__ != "numpy":
+        elif kind is np.ndarray or kind is np.void:
+            pending += [each.tolist()] if each.dtype.hasobject else []
+        elif kind not in PLAIN and kind not in kinds and kind not in SCALARS:
             raise StudyError(f"its answers are no values but {kind.__name__}: answer numbers, texts or tuples")
 
 

@@ -8,7 +8,7 @@ distribution adds more by an entry point of the group `minikube_py.studies`, who
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -19,8 +19,8 @@ from minikube_py import own_code
 from minikube_py.env import read_file
 from minikube_py.errors import WrongUsage
 from minikube_py.lab.report import Table
-from minikube_py.lab.study.checking import Known, check
-from minikube_py.lab.study.design import Design, StudyError, Unit, parse
+from minikube_py.lab.study.checking import Known, Needs, check, check_needs
+from minikube_py.lab.study.design import Design, Levels, StudyError, Unit, parse
 
 GROUP: Final = "minikube_py.studies"
 BUILT_IN: Final[Mapping[str, str]] = {
@@ -95,7 +95,19 @@ class Study:
         path = self.design if self.design.is_file() or self.packaged is None else self.packaged
         design = parse(_given(path), mode, str(path), self.name)
         check(design.raw, str(path), Known(self.settings, self.block_settings, self.factors))
+        for runs in (replace(design, mode=each) for each in design.raw["seeds"]):
+            for block in (block for block, made in runs.blocks.items() if runs.mode in made):
+                for cell in runs.cells(block):
+                    check_needs(design.raw, str(path), cell, self.needs(cell))
         return design
+
+    def needs(self, levels: Levels) -> Needs:
+        """What a unit of these levels reads of the design; one that lacks it is refused before the first unit."""
+        return Needs()
+
+    def weight(self, unit: Unit) -> float:
+        """The approximate relative duration of a unit, by which the remaining time is estimated."""
+        return 1.0
 
     def measure(self, design: Design, unit: Unit) -> Report:
         """Measures one unit; an exception marks the unit as failed."""

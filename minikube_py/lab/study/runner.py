@@ -59,12 +59,6 @@ def _record(unit: Unit) -> Record:
     return {"key": unit.key, "block": unit.block, "levels": dict(unit.levels), "seed": unit.seed}
 
 
-def weight(unit: Unit) -> float:
-    """The approximate relative duration of a unit, used to estimate the remaining time."""
-    levels = dict(unit.levels)
-    return 1.0 + float(levels.get("n", levels.get("keys", 10_000))) / 2_000
-
-
 def todo(design: Design, journal: Journal, blocks: tuple[str, ...] = ()) -> list[Unit]:
     """The first unit of each block comes first: it shows whether the design names figures that there are."""
     done = {key for key, record in journal.records.items() if "failed" not in record}
@@ -208,9 +202,10 @@ def run(
 ) -> list[Record]:
     """Runs and records `units`, and reports progress and the remaining time; returns the failed ones."""
     failed: list[Record] = []
-    left = total = sum(map(weight, units))
+    study = find(target)
+    weights = {unit.key: study.weight(unit) for unit in units}
+    left = total = sum(weights.values())
     began_s = time.monotonic()
-    weights = {unit.key: weight(unit) for unit in units}
     for done, record in enumerate(results([Task(target, design, unit) for unit in units]), 1):
         journal.add(record)
         if "failed" in record:

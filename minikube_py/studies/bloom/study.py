@@ -73,6 +73,10 @@ class Bloom(Study):
         # A single resource has no correlation.
         return replace(super().load(mode), same=(("d", 1, "correlation", 0),), within=WITHIN_UNIT)
 
+    def weight(self, unit: Unit) -> float:
+        levels = dict(unit.levels)
+        return 1.0 + float(levels.get("n", levels.get("keys", 10_000))) / 2_000
+
     def measure(self, design: Design, unit: Unit) -> Report:
         return MEASURES[unit.block](design, unit)
 

@@ -11,6 +11,8 @@ import numpy as np
 from minikube_py.errors import RequestError
 from minikube_py.index.filters.front import Bools, Counting, Front, holding
 from minikube_py.index.structure import IntArray, Point
+from minikube_py.lab.packing import lists
+from minikube_py.lab.study.checking import Needs
 from minikube_py.lab.study.contest import Batch, Contest
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import CHECKOUT, Absent, Report
@@ -35,6 +37,19 @@ def cluster_of(design: Design, levels: Levels, seed: int) -> Cluster | OpenbClus
     if listed == "dlrm":
         return DlrmCluster(rules, int(levels["n"]), int(levels["arrived"]), packed, seed)
     return OpenbCluster(listed, int(levels["arrived"]), packed, seed, rules == "labels")
+
+
+def needs_of(levels: Levels) -> Needs:
+    """Of any study of these clusters."""
+    listed = levels.get("list")
+    settings, factors = ["batches", "changes_per_batch"], ["list", "policy"]
+    levels_there = {"list": ("synthetic", "dlrm", *lists.names()), "policy": ("packed", "spread")}
+    if listed == "synthetic":
+        settings += SYNTHETIC
+        factors += ["n", "d", "shards", "correlation", "utilisation", "repetition", "placement"]
+    else:
+        factors += ["arrived", *(["n"] if listed == "dlrm" else [])]
+    return Needs(settings, factors, levels_there)
 
 
 class World:
@@ -112,6 +127,11 @@ class Emptiness(Contest):
         "predictions and tables call these shards empty",
     }
     mode_notes = {"quick": "Quick mode: 5 of the 23 lists, one size of the synthetic grid, 8 clusters: a first answer."}
+
+    def needs(self, levels: Levels) -> Needs:
+        settings, factors, there = needs_of(levels)
+        read = [name for name in (*settings, "requests_per_batch") if name in self.settings]
+        return Needs(read, (*factors, "shards"), there)
 
     def world(self, design: Design, levels: Levels, seed: int) -> World:
         return World(design, levels, seed)

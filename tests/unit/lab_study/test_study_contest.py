@@ -383,9 +383,68 @@ def test_work_is_paid_for_wherever_it_is_done(how: str, planted: Any) -> None:
     assert (told in warnings(study, design, records)) is (how == "another thread")
 
 
-@pytest.mark.parametrize(("kind", "answer"), [("Late", "Late()"), ("Late(int)", "Late()"), ("Late", "(0, Late())")])
+@pytest.mark.usefixtures("clocks")
+def test_upkeep_that_is_put_off_until_figures_are_read_is_upkeep(planted: Any) -> None:
+    late = "from test_study_contest import CLOCK\n\n\nclass Sorted(Scan):\n    def change(self, changes):\n"
+    late += "        self.open = True\n\n    def figures(self):\n        if self.open:\n            CLOCK.spend()\n"
+    late += "        self.open = False\n        return super().figures()\n"
+    _, _, records = planted("class Sorted(Scan):", late)
+    for record in records:
+        assert record["candidates"]["sorted"]["figures"]["change_us"] == [1000.0] * 4
+        assert record["candidates"]["scan"]["figures"]["change_us"] == [0.0] * 4
+
+
+def test_a_factor_is_named_as_the_experiment_likes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    design, code = folder / "first-fit.toml", folder / "first_fit.py"
+    text = design.read_text().replace("nodes = 100\n", 'n = "few"\nkeys = "x"\n').replace('x = "nodes"', 'x = "n"')
+    text = text.replace("{nodes = [50, 400]}", '{n = ["few", "many"]}').replace("{nodes = [100, 1000, 10000]}", "{}")
+    design.write_text(text)
+    code.write_text(code.read_text().replace('levels["nodes"]', '{"few": 50, "many": 400}[levels["n"]]'))
+    find.cache_clear()
+    run = ["lab", "study", "first-fit.toml", "--quick", "--unregistered", "--jobs", "1", "--out", "t"]
+    assert main(run) == 0
+    assert "**held**" in capsys.readouterr().out
+    find.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("batches = 8\n", ""), "needs what the design does not have: setting batches"),
+        (('placement = "random"\n', ""), "needs what the design does not have: factor in `defaults` placement"),
+        (('["default", "cpu050"', '["defalt", "cpu050"'), "list = 'defalt' means nothing to the experiment, did you"),
+        (('policy = "spread"', 'policy = "spred"'), "policy = 'spred' means nothing"),
+        (("capacity = 4096\n", ""), "needs what the design does not have: setting capacity"),
+    ],
+)
+def test_what_an_experiment_needs_is_refused_before_its_first_unit(
+    change: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    text = (Path(__file__).parents[3] / "docs/studies/by-request.toml").read_text()
+    assert change[0] in text
+    (tmp_path / "by.toml").write_text(text.replace(*change, 1))
+    find.cache_clear()
+    with pytest.raises(StudyError) as raised:
+        find(str(tmp_path / "by.toml")).load("quick")
+    assert said in str(raised.value)
+    find.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("Late", "Late()"),
+        ("Late(int)", "Late()"),
+        ("Late", "(0, Late())"),
+        ("Late", "__import__('numpy').array([Late()])"),
+        ("Late", "[__import__('numpy').array([[Late()], [Late()]])]"),
+    ],
+)
 def test_an_answer_that_computes_when_it_is_compared_is_none(kind: str, answer: str, planted: Any) -> None:
-    lie = f"class {kind}:\n    def __ne__(self, other):\n        return False\n\n\n"
+    lie = f"class {kind}:\n    __module__ = 'numpy'\n\n    def __ne__(self, other):\n        return False\n\n\n"
     lie += f"class Sorted(Scan):\n    def answer(self, asked):\n        return [{answer} for _ in asked]\n"
     study, design, records = planted("class Sorted(Scan):", lie)
     assert "sorted (failed) (in 8 units): StudyError: its answers are no values but Late" in warnings(
