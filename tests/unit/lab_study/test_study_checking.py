@@ -177,3 +177,26 @@ def test_a_mode_without_the_cells_of_a_prediction_says_so(
 def test_the_how_to_names_every_list_of_tables() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert all(f"`{kind}`" in page or f"[[{kind}]]" in page for kind in ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("batches = 8\n", ""), "needs what the design does not have: setting batches"),
+        (('placement = "random"\n', ""), "needs what the design does not have: factor in `defaults` placement"),
+        (('["default", "cpu050"', '["defalt", "cpu050"'), "list = 'defalt' means nothing to the experiment, did you"),
+        (('policy = "spread"', 'policy = "spred"'), "policy = 'spred' means nothing"),
+        (("capacity = 4096\n", ""), "needs what the design does not have: setting capacity"),
+    ],
+)
+def test_what_an_experiment_needs_is_refused_before_its_first_unit(
+    change: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    text = (Path(__file__).parents[3] / "docs/studies/by-request.toml").read_text()
+    assert change[0] in text
+    (tmp_path / "by.toml").write_text(text.replace(*change, 1))
+    find.cache_clear()
+    with pytest.raises(StudyError) as raised:
+        find(str(tmp_path / "by.toml")).load("quick")
+    assert said in str(raised.value)
+    find.cache_clear()

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy import stats
 
 from minikube_py.cli.main import main
 from minikube_py.lab import plots
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import audit, contest, experiment, registration, runner, statistics, study_report
+from minikube_py.lab.study import audit, contest, experiment, registration, runner, study_report
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import Record
@@ -249,23 +248,17 @@ def test_one_that_never_finishes_a_batch_is_not_judged(planted: Any) -> None:
 
 
 SURVIVORS = {
-    "answers nothing of the large cell": ("return []", "sorted was cut short in nodes=400, of 2 cells"),
-    "raises in it": ("raise MemoryError('large')", "sorted was absent in nodes=400, of 2 cells"),
-    "answers one batch of it, and little of the others": (
-        "self.turn = getattr(self, 'turn', 0) + 1; asked = asked[:1] if self.turn > 1 else asked",
-        "sorted was cut short in nodes=400, of 2 cells",
-    ),
-    "does so in one cluster": (
-        "asked = asked[:1] if sum(self.free) == 12231 else asked",
-        "sorted was cut short in nodes=400, of 2 cells",
-    ),
+    "answers nothing of the large cell": ("return []", "cut short"),
+    "raises in it": ("raise MemoryError('large')", "absent"),
+    "answers one batch of it": ("self.n = getattr(self, 'n', 0) + 1; asked = asked[: 1 + 24 // self.n]", "cut short"),
+    "does so in one cluster": ("asked = asked[:1] if sum(self.free) == 12231 else asked", "cut short"),
 }
 
 
 @pytest.mark.parametrize("how", SURVIVORS)
 def test_a_prediction_is_not_judged_by_the_cells_that_a_candidate_survived(how: str, planted: Any) -> None:
     """The design says how many cells there are; each would be held by those that are left."""
-    lie, said = SURVIVORS[how]
+    lie, said = SURVIVORS[how][0], f"sorted was {SURVIVORS[how][1]} in nodes=400, of 2 cells"
     source = "class Sorted(Scan):\n    def answer(self, asked):\n        if len(self.free) > 100:\n"
     source += f"            {lie}\n        return super().answer(asked)\n"
     _, design, records = planted("class Sorted(Scan):", source)
@@ -407,29 +400,6 @@ def test_a_factor_is_named_as_the_experiment_likes(
     run = ["lab", "study", "first-fit.toml", "--quick", "--unregistered", "--jobs", "1", "--out", "t"]
     assert main(run) == 0
     assert "**held**" in capsys.readouterr().out
-    find.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (("batches = 8\n", ""), "needs what the design does not have: setting batches"),
-        (('placement = "random"\n', ""), "needs what the design does not have: factor in `defaults` placement"),
-        (('["default", "cpu050"', '["defalt", "cpu050"'), "list = 'defalt' means nothing to the experiment, did you"),
-        (('policy = "spread"', 'policy = "spred"'), "policy = 'spred' means nothing"),
-        (("capacity = 4096\n", ""), "needs what the design does not have: setting capacity"),
-    ],
-)
-def test_what_an_experiment_needs_is_refused_before_its_first_unit(
-    change: tuple[str, str], said: str, tmp_path: Path
-) -> None:
-    text = (Path(__file__).parents[3] / "docs/studies/by-request.toml").read_text()
-    assert change[0] in text
-    (tmp_path / "by.toml").write_text(text.replace(*change, 1))
-    find.cache_clear()
-    with pytest.raises(StudyError) as raised:
-        find(str(tmp_path / "by.toml")).load("quick")
-    assert said in str(raised.value)
     find.cache_clear()
 
 
@@ -626,33 +596,3 @@ def test_a_prediction_that_lacks_something_says_what(folder: Path) -> None:
     design = find(str(folder / "first-fit.toml")).load("quick")
     with pytest.raises(StudyError, match=r"a prediction lacks or has a wrong 'block'.*correct the design"):
         Measured(Design({**design.raw, "predictions": [{"name": "P1", "claim": "x"}]}, "quick"), []).judge()
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 7, 30])
-def test_quantiles_are_students(freedom: int) -> None:
-    assert statistics.student_quantile(0.975, freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-3)
-
-
-def test_an_interval_knows_how_many_clusters_there_are() -> None:
-    few, many = (statistics.of_clusters([1.0, 3.0] * times, 0.95) for times in (1, 20))
-    assert few.value == many.value == 2.0
-    assert few.low < -5 and 1.6 < many.low < many.high < 2.4
-    assert statistics.of_clusters([5.0], 0.95).high == float("inf")
-    ratio = statistics.of_clusters([0.5, 0.5, 0.5], 0.95, ratio=True)
-    assert ratio == pytest.approx((0.5, 0.5, 0.5))
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "below", "expected"),
-    [
-        (0.1, 0.4, True, "held"),
-        (0.4, 0.6, True, "undecided"),
-        (0.6, 0.9, True, "falsified"),
-        (0.6, 0.9, False, "held"),
-        (0.1, 0.4, False, "falsified"),
-        (0.5, 0.5, True, "falsified"),
-        (0.5, 0.5, False, "falsified"),
-    ],
-)
-def test_outcomes(low: float, high: float, below: bool, expected: str) -> None:
-    assert statistics.Interval((low + high) / 2, low, high).outcome(below, 0.5) == expected
