@@ -25,6 +25,7 @@ from minikube_py.scheduler.prediction.usage import RESOURCES, Meter, Rows, args_
 WINDOW: Final = 3
 """Samples: 15 minutes, as for a load watcher."""
 ANY_NUMBER: Final = number(-1e15, 1e15)
+MIN_NODE_SCORE: Final = 0
 _NOT_HERE: Final = ("metricProvider", "watcherAddress")
 
 
@@ -107,17 +108,24 @@ class _ByLoad:
         return found
 
     def unseen(self, node: NodeInfo) -> float:
-        """The expected load of pods without samples."""
-        return 0.0
+        """The expected load of pods of which nothing is known; NaN if that makes the node's load unknown."""
+        return math.nan if node.pods and not any(map(self.is_known, node.pods.values())) else 0.0
+
+    def is_known(self, pod: PodInfo) -> bool:
+        return not all(map(math.isnan, self.meter.samples(pod)[CPU]))
+
+    def _scored(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
+        scores, unknown = self.scores(pod, np.nan_to_num(rows), capacities), np.isnan(rows[:, 0])
+        return np.where(unknown, MIN_NODE_SCORE, scores)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         rows = self.rows.one(node)[None, :]
         capacities = {resource: np.array([node.allocatable.get(resource, 0)]) for resource in RESOURCES}
-        return int(self.scores(pod, rows, capacities)[0])
+        return int(self._scored(pod, rows, capacities)[0])
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray:
         capacities = {resource: nodes.allocatable(resource) for resource in RESOURCES}
-        return self.scores(pod, self.rows.of_slots(nodes.index), capacities)
+        return self._scored(pod, self.rows.of_slots(nodes.index), capacities)
 
     def scores(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
         raise NotImplementedError
@@ -154,7 +162,10 @@ class TargetLoadPacking(_ByLoad):
         return rounded(request * self.multiplier) if request is not None else self.default_milli
 
     def unseen(self, node: NodeInfo) -> float:
-        return float(sum(self.expected(pod) for pod in node.pods.values() if not self.meter.samples(pod)[CPU]))
+        unknown = [pod for pod in node.pods.values() if not self.is_known(pod)]
+        if len(unknown) == len(node.pods) and any(self.meter.samples(pod)[CPU] for pod in unknown):
+            return math.nan
+        return float(sum(map(self.expected, unknown)))
 
     def scores(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
         used = rows[:, 0] + rows[:, 1] + self.expected(pod)

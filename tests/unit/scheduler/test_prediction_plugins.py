@@ -177,6 +177,25 @@ def test_a_pod_that_nobody_saw_run_counts_as_limits_requests_or_the_default(tmp_
     assert score(stage, plugin, empty) == target_load_score(20, 40) == 70
 
 
+def test_a_node_whose_usage_is_not_known_scores_least_and_an_empty_one_is_known(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    for name in ("dark", "part", "idle"):
+        stage.node(name, cpu="10")
+    for name, node in (("a", "dark"), ("b", "part"), ("c", "part")):
+        stage.pod(name, requests("1", limit="1"), node=node)
+    plugins = [kind(stage.args, stage.handle) for kind in (TargetLoadPacking, LoadVariationRiskBalancing)]
+    new = stage.pod("new")
+    for plugin in plugins:
+        told(plugin).update({"a": None, "b": None, "c": {CPU: 1000}})
+        plugin.rows.all()
+    packing, risk = plugins
+    assert [score(stage, packing, new, node) for node in ("dark", "part", "idle")] == [55, 70, 40], "bound a moment ago"
+    assert [score(stage, risk, new, node) for node in ("dark", "part", "idle")] == [0, 0, 100]
+    stage.clock.minute += 10
+    assert [score(stage, packing, new, node) for node in ("dark", "part", "idle")] == [0, 70, 40]
+    assert [score(stage, risk, new, node) for node in ("dark", "part", "idle")] == [0, 95, 100]
+
+
 # --- LoadVariationRiskBalancing --------------------------------------------------------------------------------------
 
 
