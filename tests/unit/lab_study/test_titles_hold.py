@@ -340,7 +340,7 @@ def test_the_readme_names_the_skylines_strongest_rival_and_the_mode_of_the_run()
     design = Emptiness().load("quick").raw["blocks"]["openb"]
     assert report["mode"] == "quick" and len(design["quick"]["list"]) == 5 and len(design["full"]["list"]) == 23
     told = " ".join((DOCS / "../README.md").read_text(encoding="utf-8").split())
-    copied = "A copy of all nodes is as exact. Compiled, it takes about as much CPU as a skyline, up to a thousand nodes"
+    copied = "a copy of all nodes is as exact. Compiled, it takes about as much CPU as a skyline, up to a thousand nodes"
     assert copied in told and "and one change a request; in numpy, a fourth." in told
     assert "for an eighth of the work to keep up (in numpy; half, compiled)" in told
     kept_up = {
