@@ -59,7 +59,7 @@ class AttachDetach(QueueController):
         self._managed: dict[str, None] = {}
         self._in_use: dict[str, tuple[str, ...]] = {}
         self._written: dict[str, tuple[str, ...]] = {}
-        """What the status of each node that is there lists."""
+        """What the status of each node that is there may list; "" is among it until its last write was answered."""
         self._leaving: dict[str, dict[str, None]] = {}
         """By node: the volumes to be detached, which wait for it."""
         self._wishes: dict[str, dict[str, Wish]] = {}
@@ -436,6 +436,9 @@ class AttachDetach(QueueController):
         uid = self._uid(node)
         listed: list[Object] | None = [{"name": name, "devicePath": ""} for name in names] or None
         patch = {"status": {"volumesAttached": listed}}
+        if uid:
+            # It may be written before it is answered, or without an answer.
+            self._written[node] = tuple(dict.fromkeys((*self._written[node], *names, "")))
         try:
             await self._client.patch(NODES, node, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
         except StatusError as error:

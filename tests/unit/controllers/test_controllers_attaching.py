@@ -18,6 +18,7 @@ from minikube_py.controllers.attach_detach import OPERATION_TIMEOUT_S, UNMOUNT_W
 from minikube_py.controllers.base import ControllerContext
 from minikube_py.controllers.simulated_volumes import SIMULATED
 from minikube_py.controllers.views import ATTACHES
+from minikube_py.errors import Unavailable
 
 DRIVER = "a.example.com"
 OWN = "kubernetes.io/csi/a.example.com^h"
@@ -385,6 +386,43 @@ def test_a_pod_that_comes_while_the_node_learns_of_the_last_ones_end_keeps_the_v
     world.cluster.advance(60)
     assert lists == [None, [{"name": OWN, "devicePath": ""}]]
     assert world.attached() == [OWN] and world.attachments() == [("node-0", "v")]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_pod_that_goes_while_the_node_learns_of_its_volume_leaves_no_trace_of_it(
+    made: list[AttachDetach], world: World, answered: bool
+) -> None:
+    """The list of the node is written without the volume before that is detached: also if the list with it has been
+    written, and the answer is lost."""
+    world.volume()
+    world.pod("p", "node-0")
+    world.cluster.advance(1)
+    client = made[-1]._client
+    patch, delete = client.patch, client.delete
+    done: list[object] = []
+
+    async def slow(resource: Any, name: str, change: Any, *more: Any, **how: Any) -> Any:
+        names = [each["name"] for each in change["status"]["volumesAttached"] or ()]
+        if answered:
+            await made[-1]._clock.sleep(10)
+        answer = await patch(resource, name, change, *more, **how)
+        done.append(names)
+        if not answered and names:
+            await made[-1]._clock.sleep(10)
+            raise Unavailable("the answer is lost")
+        return answer
+
+    async def deleting(*what: Any, **how: Any) -> Any:
+        done.append("detached")
+        return await delete(*what, **how)
+
+    client.patch, client.delete = slow, deleting  # type: ignore[method-assign]
+    world.attach()
+    world.cluster.advance(1)
+    world.cluster.delete("pod/p")
+    world.cluster.advance(60)
+    assert done == [[OWN], [], "detached"]
+    assert world.attached() == [] and world.attachments() == []
 
 
 def test_nothing_stays_of_a_node_that_is_gone(made: list[AttachDetach], world: World) -> None:
