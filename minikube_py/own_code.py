@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from minikube_py.errors import RequestError
 
 _PRODUCT = Path(__file__).parent
+_INSTALLED = {"site-packages", "dist-packages"}
 if TYPE_CHECKING:
     RAISED: tuple[type[BaseException], ...]
     """What code of others, which awaits nothing, may raise: SystemExit would end the process, CancelledError its task,
@@ -145,7 +146,8 @@ def _own_modules(folder: Path) -> Iterator[None]:
     name that two folders have is in `sys.modules` for neither, and its import is refused."""
     own = _imported.setdefault(folder, {})
     beside = {each.stem for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
-    others = {name: each for name, each in sys.modules.items() if _hides(name, each, folder, beside)}
+    path = {Path(each).resolve() for each in sys.path}
+    others = {name: each for name, each in sys.modules.items() if _hides(name, each, folder, beside, path)}
     for name in others:
         del sys.modules[name]
     sys.modules.update(own)
@@ -158,7 +160,7 @@ def _own_modules(folder: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(folder))
         new = {name: each for name, each in sys.modules.items() if name not in before}
-        own.update({name: each for name, each in new.items() if folder in _place(each).parents})
+        own.update({name: each for name, each in new.items() if _owns(folder, name, _place(each), path - {folder})})
         twice = [name for name in own if any(name in each for of, each in _imported.items() if of != folder)]
         for name in twice:
             sys.modules.pop(name, None)
@@ -187,16 +189,30 @@ def _place(module: ModuleType) -> Path:
     return Path(place).resolve() if isinstance(place, str) else Path()
 
 
-def _hides(name: str, module: ModuleType, folder: Path, beside: set[str]) -> bool:
-    """Whether a module that is loaded would be taken for one of the folder. What is installed is what it is called."""
-    if any(each.get(name) is module for of, each in _imported.items() if of != folder):
-        return True
+def _found(folder: Path, name: str, place: Path) -> bool:
+    """Whether a search in a folder finds that place by that name."""
     top = name.partition(".")[0]
+    return place == folder / f"{top}.py" or place.is_relative_to(folder / top)
+
+
+def _owns(folder: Path, name: str, place: Path, path: set[Path]) -> bool:
+    """Whether a module belongs to a folder: it is below, and neither installed there nor found by `path`."""
+    if not place.is_relative_to(folder) or name.partition(".")[0] in sys.stdlib_module_names:
+        return False
+    installed = _INSTALLED.intersection(place.relative_to(folder).parts) or place.is_relative_to(_PRODUCT)
+    return not installed and not any(_found(each, name, place) for each in path)
+
+
+def _hides(name: str, module: ModuleType, folder: Path, beside: set[str], path: set[Path]) -> bool:
+    """Whether a module that is loaded would be taken for one of the folder. What is installed is what it is called."""
+    top, place = name.partition(".")[0], _place(module)
+    if any(each.get(name) is module for of, each in _imported.items() if of != folder):
+        # One that the path leads to is for all, unless the folder has one of that name.
+        return top in beside or not any(_found(each, name, place) for each in path)
     if top not in beside or top in sys.stdlib_module_names or top.startswith("__"):
         return False
-    place = _place(module)
-    installed = {"site-packages", "dist-packages"}.intersection(place.parts) or _PRODUCT in place.parents
-    return not installed and place != folder / f"{top}.py" and not place.is_relative_to(folder / top)
+    installed = _INSTALLED.intersection(place.parts) or _PRODUCT in place.parents
+    return not installed and not _found(folder, name, place)
 
 
 def words_of(error: BaseException) -> str:

@@ -98,3 +98,38 @@ def test_what_is_installed_or_of_python_is_what_it_is_called(tmp_path: Path) -> 
     text = "import random, pytest\nclass M:\n    two = random, pytest\n"
     own = files(tmp_path, random="N = 1\n", pytest="N = 1\n", model2=text)
     assert made(own).two == (random, pytest)
+
+
+BASES = {"installed below it": ".venv/lib/site-packages", "on the path below it": "src", "on the path": "."}
+
+
+@pytest.mark.parametrize("where", BASES)
+def test_what_is_installed_below_a_folder_is_one_module_for_all(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / BASES[where]
+    place.mkdir(parents=True, exist_ok=True)
+    monkeypatch.syspath_prepend(str(place))
+    files(place, base17="class Base: pass\n", base17__more="")
+    text = "from base17 import Base\nclass M(Base): pass\n"
+    outer, inner = (made(files(each, model2=text)) for each in (tmp_path, tmp_path / "sub"))
+    assert type(outer).__base__ is type(inner).__base__
+    # A folder's own module of that name does not make it ambiguous for those that import the installed one later.
+    if where != "on the path":
+        files(tmp_path / "v2", base17="class Base: pass\n")
+        own_code.module_of(str(tmp_path / "v2/base17.py"))
+        import base17
+
+        assert base17.Base is type(outer).__base__
+
+
+def test_the_product_is_no_module_of_the_folder_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file in the root of a checkout."""
+    files(tmp_path, product17__late="class Base: pass\n")
+    monkeypatch.setattr(own_code, "_PRODUCT", tmp_path / "product17")
+    text = "import sys\nsys.path.append({!r})\nfrom product17.late import Base\nclass M(Base): pass\n"
+    folders = [files(each, model2=text.format(str(tmp_path))) for each in (tmp_path, tmp_path / "sub")]
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    outer, inner = map(made, folders)
+    assert type(outer).__base__ is type(inner).__base__
+    assert [each.__name__ for each in own_code.imported_from(tmp_path)] == ["model2"]
