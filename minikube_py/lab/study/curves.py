@@ -41,13 +41,18 @@ class Curve(NamedTuple):
         kept = [at for at, seed in enumerate(self.seeds) if seed in seeds]
         return Curve(self.names, [self.seeds[at] for at in kept], self.gains[:, kept], self.prices[:, kept])
 
+    def means(self) -> tuple[list[float], list[float]]:
+        """Of gains and prices, by constant; none without clusters."""
+        gains, prices = (each.mean(axis=1).tolist() if self.seeds else [] for each in (self.gains, self.prices))
+        return gains, prices
+
     def at(self, rate: float) -> float:
         """The greatest gain at a mean price of at most `rate`; NaN if all constants cost more."""
-        return best(self.gains.mean(axis=1).tolist(), self.prices.mean(axis=1).tolist(), rate)
+        return best(*self.means(), rate)
 
     def reaches(self, rate: float) -> bool:
         """Whether the most daring constant costs as much."""
-        return bool(self.prices.mean(axis=1).max() >= rate)
+        return max(self.means()[1], default=-math.inf) >= rate
 
 
 def best(gains: Sequence[float], prices: Sequence[float], rate: float) -> float:
@@ -64,13 +69,21 @@ def curve(found: Measured, block: str, family: str, gain: str, price: str, where
     names = [name for name in expanded(found.design.raw, family) if name in found.names(block)]
     rows = [[found.by_seed(block, figure, name, where) for name in names] for figure in (gain, price)]
     seeds = sorted(set.intersection(*(set(row) for each in rows for row in each))) if names else []
-    gains, prices = (np.array([[row[seed] for seed in seeds] for row in each]).reshape(len(names), -1) for each in rows)
+    shape = len(names), len(seeds)
+    gains, prices = (np.array([[row[seed] for seed in seeds] for row in each]).reshape(shape) for each in rows)
     return Curve(names, seeds, gains, prices)
 
 
-def _gaps(found: Measured, block: str, family: str, figures: Sequence[str], where: Where) -> str:
-    names = [name for name in expanded(found.design.raw, family) if name in found.names(block)]
-    return found.gaps(block, figures, names, where)
+def _untested(found: Measured, block: str, family: str, figures: Sequence[str], where: Where) -> str:
+    """Why a family's curve is no evidence, as for a single candidate: every constant counts. "" if it is."""
+    names = expanded(found.design.raw, family)
+    return found.barred(block, figures, names, where) or found.gaps(block, figures, names, where)
+
+
+def _without(found: Measured, family: str) -> str:
+    """Its name, and the constants that its curve lacks because they gave wrong answers."""
+    lying = [name for name in expanded(found.design.raw, family) if name in found.wrong]
+    return f"{family} (without {', '.join(lying)}: wrong answers)" if lying else family
 
 
 def jackknife(clusters: int, of: Callable[[Sequence[int]], float]) -> list[float]:
@@ -101,8 +114,8 @@ def compared(ours: Curve, theirs: Curve, rate: float) -> list[float]:
 
 def chosen(one: Curve, rate: float) -> str:
     """The constant that gains most of those with a mean price of at most `rate`; "" if there is none."""
-    means = zip(one.names, one.gains.mean(axis=1).tolist(), one.prices.mean(axis=1).tolist())
-    return max(((gain, name) for name, gain, price in means if price <= rate), default=(0.0, ""))[1]
+    found = ((gain, name) for name, gain, price in zip(one.names, *one.means()) if price <= rate)
+    return max(found, default=(0.0, ""))[1]
 
 
 def judge(found: Measured, foretold: Mapping[str, Any]) -> Finding:
@@ -122,8 +135,8 @@ def _judge_chosen(found: Measured, foretold: Mapping[str, Any]) -> Finding:
     ((price, rate),) = foretold["at"].items()
     block, gain = foretold["block"], foretold["gain"]
     for family in (foretold[part] for part in ("of", "over") if part in foretold):
-        if gaps := _gaps(found, block, family, (gain, price), foretold["tuned"]):
-            return Finding(foretold["name"], foretold["claim"], "not tested", gaps)
+        if told := _untested(found, block, family, (gain, price), foretold["tuned"]):
+            return Finding(foretold["name"], foretold["claim"], "not tested", told)
     names = {
         part: chosen(curve(found, block, foretold[part], gain, price, foretold["tuned"]), rate)
         for part in ("of", "over")
@@ -140,20 +153,31 @@ def _at_price(found: Measured, foretold: Mapping[str, Any]) -> tuple[Interval, i
     ((price, rate),) = foretold["at"].items()
     block, gain, where = foretold["block"], foretold["figure"], foretold.get("where", {})
     for family in (foretold[part] for part in ("of", "over") if part in foretold):
-        if gaps := _gaps(found, block, family, (gain, price), where):
-            return gaps
-    ours = curve(found, block, foretold["of"], gain, price, where)
+        if told := _untested(found, block, family, (gain, price), where):
+            return told
+    both = [curve(found, block, foretold[part], gain, price, where) for part in ("of", "over") if part in foretold]
     what = f"{gain} of {foretold['of']} at {price} of at most {rate:g}"
     if "over" in foretold:
         what += f" over that of {foretold['over']}"
-        values = compared(ours, curve(found, block, foretold["over"], gain, price, where), rate)
+        values = compared(both[0], both[1], rate)
         interval = of_clusters([math.exp(each) for each in values], found.confidence, ratio=True)
     else:
-        values = gained(ours, rate)
+        values = gained(both[0], rate)
         interval = of_clusters(values, found.confidence)
     if len(values) < 2:
-        return f"{what}: there are fewer than two clusters, or every constant costs more"
+        return f"{what}: {_valueless(both, rate)}"
     return interval, len(values), what
+
+
+def _valueless(both: Sequence[Curve], rate: float) -> str:
+    """Why there are no pseudo-values over the clusters that all of `both` have."""
+    seeds = [seed for seed in both[0].seeds if all(seed in each.seeds for each in both)]
+    if len(seeds) < 2:
+        return "there are fewer than two clusters"
+    samples = [seeds, *([other for other in seeds if other != one] for one in seeds)]
+    gains = [each.of(kept).at(rate) for each in both for kept in samples]
+    why = "every constant costs more" if any(map(math.isnan, gains)) else "a gain that is not above 0 has no ratio"
+    return f"{why}, of all clusters or without one of them"
 
 
 def tables(found: Measured) -> Iterator[Table]:
@@ -178,7 +202,7 @@ def _gained(found: Measured, asked: Mapping[str, Any]) -> Table:
             for rate in asked["at"]:
                 text = of_clusters(values, found.confidence).text() if (values := gained(one, rate)) else "-"
                 told.append(text if one.reaches(rate) or text == "-" else f"{text}, its most")
-            table.add(family, *map(str, levels.values()), str(len(one.seeds)), *told)
+            table.add(_without(found, family), *map(str, levels.values()), str(len(one.seeds)), *told)
     return table
 
 
@@ -192,7 +216,7 @@ def _chosen(found: Measured, asked: Mapping[str, Any]) -> Table:
             where = {**asked.get("where", {}), **levels}
             values = [found.by_cluster(block, figure, name, where) for figure in (gain, price)]
             told = [found.interval(each).text() if each else "-" for each in values]
-            table.add(family, name, *map(str, levels.values()), str(len(values[0])), *told)
+            table.add(_without(found, family), name, *map(str, levels.values()), str(len(values[0])), *told)
     return table
 
 
@@ -206,8 +230,9 @@ def draw(found: Measured, asked: Mapping[str, Any], labels: Mapping[str, str]) -
     for panel, axis in zip(panels, axes[0]):
         for number, family in enumerate(asked["families"]):
             one = curve(found, asked["block"], family, asked["y"], asked["x"], {**asked.get("where", {}), **panel})
-            points = [(fmean(price), fmean(gain)) for price, gain in zip(one.prices, one.gains)]
-            colour, name = plots.MANY[number % len(plots.MANY)], labels.get(family, family)
+            points = [(fmean(price), fmean(gain)) for price, gain in zip(one.prices, one.gains)] if one.seeds else []
+            colour = plots.MANY[number % len(plots.MANY)]
+            name = _without(found, family).replace(family, labels.get(family, family), 1)
             style = {"color": colour, "marker": plots.MARKERS[number % 4], "markersize": 4, "label": name}
             axis.plot(*zip(*points), linewidth=1.4, **style)
         axis.set_title(", ".join(labels.get(str(level), str(level)) for level in panel.values()), fontsize=8.5)

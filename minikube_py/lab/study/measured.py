@@ -96,6 +96,14 @@ class Measured:
         found |= {text: of for text, of in (("units failed in", lost), ("no unit has finished in", never)) if of}
         return "; ".join(f"{text} {_some(list(of))}, of {len(cells)} cells" for text, of in found.items())
 
+    def barred(self, block: str, figures: Sequence[str], names: Sequence[str], where: Mapping[str, Any]) -> str:
+        """Why nothing that was measured there is evidence about `names`; "" if it is."""
+        if lying := [name for name in names if name in self.wrong]:
+            return f"{' and '.join(lying)} gave wrong answers"
+        if block in self.biased and any(figure.endswith(TIMED) for figure in figures):
+            return f"the order of turns was biased: {', '.join(self.biased[block])}"
+        return "" if self.planned(block, where) else f"mode {self.design.mode} has none of its cells"
+
     def _called(self, block: str, cell: Mapping[str, Any]) -> str:
         return cell_name({factor: cell[factor] for factor in self._varied(block)}) or "its only one"
 
@@ -156,19 +164,15 @@ class Measured:
                 f"a prediction lacks or has a wrong {error}: {dict(foretold)}; correct the design"
             ) from error
         over, where = foretold.get("over"), foretold.get("where", {})
-        lying = [each for each in (of, over) if each in self.wrong]
-        if lying:
-            return Finding(name, claim, "not tested", f"{' and '.join(lying)} gave wrong answers")
-        if figure.endswith(TIMED) and block in self.biased:
-            return Finding(name, claim, "not tested", f"the order of turns was biased: {', '.join(self.biased[block])}")
-        if not self.planned(block, where):
-            return Finding(name, claim, "not tested", f"mode {self.design.mode} has none of its cells")
+        both = [each for each in (of, over) if each]
+        if barred := self.barred(block, [figure], both, where):
+            return Finding(name, claim, "not tested", barred)
         pairs = self.pairs(block, figure, of, over, where)
         clusters = _clusters(pairs)
         if len(clusters) < 2:
             few = f"{len(clusters)} clusters have all of its cells in whole batches"
             return Finding(name, claim, "not tested", few)
-        if gaps := self.gaps(block, [figure], [each for each in (of, over) if each], where):
+        if gaps := self.gaps(block, [figure], both, where):
             return Finding(name, claim, "not tested", gaps)
         what = f"{figure} of {of}"
         if over is None:

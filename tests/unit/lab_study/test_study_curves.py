@@ -114,14 +114,58 @@ def test_a_constant_is_chosen_on_some_cells_and_judged_on_others() -> None:
     assert (found.outcome, found.evidence) == ("not tested", "no constant of f has price of at most -1")
 
 
-def test_too_few_clusters_and_wrong_answers_are_compared_with_nothing() -> None:
+def test_too_few_clusters_are_compared_with_nothing() -> None:
     some = [each for each in records() if each["seed"] == 0]
     (found,) = measured({"figure": "gain", "where": {"usage": "here"}}, some).judge()
-    assert found.outcome == "not tested" and "fewer than two clusters" in found.evidence
+    assert found.outcome == "not tested" and found.evidence.endswith("at most 1: there are fewer than two clusters")
+
+
+GAINS = {"figure": "gain", "over": "g", "where": {"usage": "here"}}
+TUNED = {"figure": "price", "gain": "gain", "tuned": {"usage": "here"}, "where": {"usage": "there"}}
+
+
+@pytest.mark.parametrize("foretold", [GAINS, TUNED | {"over": "g"}], ids=["at a price", "chosen"])
+@pytest.mark.parametrize("name", ["f2", "g1"])
+def test_every_constant_of_a_family_counts_also_one_that_lies(name: str, foretold: dict[str, Any]) -> None:
+    """Without the daring constant of the rival, what was falsified was held. All of family g are wrong with g1."""
     lying = records()
-    lying[0]["candidates"]["f2"]["wrong"] = 1
-    (found,) = measured({"figure": "gain", "where": {"usage": "here"}, "than": 2.5}, lying).judge()
-    assert found.evidence.startswith("gain of f at price of at most 1: 2 [2, 2]")
+    lying[0]["candidates"][name]["wrong"] = 1
+    run = measured(foretold, lying)
+    (found,) = run.judge()
+    assert (found.outcome, found.evidence) == ("not tested", f"{name} gave wrong answers")
+    told = {"f2": ["f (without f2: wrong answers)", "g"], "g1": ["f", "g (without g1: wrong answers)"]}
+    (rows,) = (table.rows for table in run.tables() if table.title == "t")
+    assert [row[0] for row in rows] == told[name]
+    (row,) = (row for row in rows if name in row[0])
+    assert row[-1] == {"f2": "2 [2, 2], its most", "g1": "-"}[name]
+
+
+@pytest.mark.parametrize(
+    ("timed", "foretold"),
+    [
+        ("gain", GAINS | {"figure": "gain_us"}),
+        ("price", GAINS | {"at": {"price_us": 1.0}}),
+        ("gain", TUNED | {"gain": "gain_us"}),
+    ],
+)
+def test_a_biased_order_says_nothing_of_times_at_a_price(timed: str, foretold: dict[str, Any]) -> None:
+    biased = records()
+    for record in biased:
+        record["order"] = [["g1", "f2", "f1"]]
+        for each in record["candidates"].values():
+            each["figures"][f"{timed}_us"] = each["figures"][timed]
+    (found,) = measured(foretold, biased).judge()
+    assert found.outcome == "not tested" and found.evidence.startswith("the order of turns was biased: ")
+
+
+def test_a_comparison_without_a_value_says_what_has_none() -> None:
+    none = records()
+    for record in none:
+        record["candidates"]["g1"]["figures"]["gain"] = [0.0 if record["seed"] else 1.0]
+    (found,) = measured(GAINS, none).judge()
+    assert found.outcome == "not tested" and "a gain that is not above 0 has no ratio" in found.evidence
+    (found,) = measured(GAINS | {"at": {"price": -1.0}}).judge()
+    assert found.outcome == "not tested" and "every constant costs more" in found.evidence
 
 
 def test_tables_say_what_is_a_familys_most_and_what_was_chosen() -> None:
