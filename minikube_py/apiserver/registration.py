@@ -35,7 +35,7 @@ class Registration:
         self._server = server
         self._services = services
         self._at_start = {*services.at_start}
-        """Those of `onstart` that a server finds at its start are put right once; users may make others."""
+        """Those of `onstart` that a server finds at its start are put right once, each; users may make others."""
         self._settled: dict[str, tuple[Known | None, Json | None]] = {}
         """Those for which nothing was to be done, as they were: of thousands, few have changed."""
 
@@ -46,28 +46,17 @@ class Registration:
             again = False
             settled, self._settled = self._settled, {}
             known, defined = self._services.known, self._services.defined
-            for name in sorted(known.keys() | defined.keys()):
+            for name in sorted(known.keys() | defined.keys() | self._at_start):
                 at = known.get(name), defined.get(name)
                 if at == settled.get(name) or (step := self._step(name)) is None:
                     self._settled[name] = at
+                elif not await _done(name, step):
+                    again = True
                     continue
-                try:
-                    await step()
-                except StatusError as error:
-                    if error.code not in (404, 409):
-                        log.warning("the APIService %s: %s", name, error.message)
-                        again = True
-                except MinikubeError as error:
-                    log.warning("the APIService %s: %s", name, error)
-                    again = True
-                except Exception:
-                    log.exception("the APIService %s", name)
-                    again = True
+                self._at_start.discard(name)
             if again:
                 await self._server.clock.sleep(_RETRY_S)
                 self._services.changed.set()
-            else:
-                self._at_start.clear()
 
     def _step(self, name: str) -> Step | None:
         """What is to be done, if anything."""
@@ -92,6 +81,23 @@ class Registration:
         metadata = {**wanted["metadata"], "labels": dict(wanted["metadata"]["labels"])}
         made = {"metadata": metadata, "spec": dict(wanted["spec"])}
         await self._server.writer.create_object(APISERVICES, "", made, sender=_sender(self._server))
+
+
+async def _done(name: str, step: Step) -> bool:
+    """Whether it need not be tried again: also if the APIService was changed or deleted in the meantime."""
+    try:
+        await step()
+    except StatusError as error:
+        if error.code not in (404, 409):
+            log.warning("the APIService %s: %s", name, error.message)
+            return False
+    except MinikubeError as error:
+        log.warning("the APIService %s: %s", name, error)
+        return False
+    except Exception:
+        log.exception("the APIService %s", name)
+        return False
+    return True
 
 
 async def change(server: ApiServer, name: str, subresource: str, make: Callable[[Json], Json]) -> None:

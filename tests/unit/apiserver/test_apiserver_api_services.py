@@ -171,6 +171,38 @@ async def test_those_with_a_label_that_nothing_wants_are_deleted(
         assert not failures
 
 
+async def test_one_that_cannot_be_deleted_leaves_others_to_their_users(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with `onstart` are put right once, each: users may make one of the same name."""
+    for name in ("v1.a.example.com", "v1.b.example.com"):
+        await core.done("POST", SERVICES, local(name, "onstart"))
+    step = Registration._step
+    failures: list[str] = []
+
+    def failing(self: Registration, name: str) -> Any:
+        return partial(fail, name) if name == "v1.a.example.com" else step(self, name)
+
+    async def fail(name: str) -> None:
+        failures.append(name)
+        raise Unavailable("not now")
+
+    monkeypatch.setattr(Registration, "_step", failing)
+    await core.api.stop()
+    core.api = core.server()
+    await core.api.start()
+    await there(core, f"{SERVICES}/v1.b.example.com", False)
+    before = await core.done("POST", SERVICES, local("v1.b.example.com", "onstart"))
+    failures.clear()
+
+    async def tried_again() -> bool:
+        return len(failures) > 1
+
+    await until(tried_again, "the one that cannot be deleted is tried twice")
+    after = await core.done("GET", f"{SERVICES}/v1.b.example.com")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
 async def test_of_many_the_one_that_changed_is_looked_at(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         await core.done("POST", SERVICES, local(f"v1.n{number}.example.com"))
