@@ -21,6 +21,8 @@ from minikube_py.errors import MinikubeError, Unavailable
 
 REFUSAL_BYTES_MAX: Final = 1 << 20
 """Of what another server answers instead of a watch."""
+REFUSAL_S: Final = 10.0
+"""How long that may take. As the refusal of an upgrade."""
 
 
 class InProcessTransport:
@@ -112,21 +114,22 @@ class InProcessTransport:
     async def close(self) -> None:
         """Ends watches and rejects further requests."""
         self._closed = True
-        for wait in self._waits:
-            wait.reschedule(0.0)
+        while self._waits:
+            self._waits.popitem()[0].reschedule(0.0)
         for stream in list(self._streams):
             stream.close()
         await asyncio.sleep(0)
 
 
 async def _refusal(parts: AsyncIterator[bytes]) -> bytes:
-    """As much of it as is read."""
+    """As much of it as is read, in REFUSAL_S."""
     said = b""
-    with suppress(ConnectionError):
-        async for part in parts:
-            said += part
-            if len(said) > REFUSAL_BYTES_MAX:
-                break
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(REFUSAL_S):
+            async for part in parts:
+                said += part
+                if len(said) > REFUSAL_BYTES_MAX:
+                    break
     return said[:REFUSAL_BYTES_MAX]
 
 

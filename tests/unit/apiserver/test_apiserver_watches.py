@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,9 +12,12 @@ from urllib.parse import quote
 import orjson
 import pytest
 from api_core import MAPS, MERGE, PARTIAL, PODS, TABLE, Core, Events, config_map, names, node, pod
+from patience import patience
 
+from minikube_py.apiserver import inprocess
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.messages import Request, Response
 
 
 async def version(core: Core) -> str:
@@ -340,3 +344,42 @@ async def test_a_watch_of_a_path_that_is_not_served_is_refused_with_a_status(cor
         status = orjson.loads(event.object)
         assert (event.type, status["kind"], status["code"]) == ("ERROR", "Status", 404)
         assert "404 page not found" in status["message"]
+
+
+async def _endless(*parts: bytes) -> AsyncGenerator[bytes, None]:
+    for part in parts:
+        yield part
+    await asyncio.Event().wait()
+
+
+def _answers(core: Core, monkeypatch: pytest.MonkeyPatch, status: int, *parts: bytes) -> None:
+    """Every request: as another server, in parts, without an end."""
+
+    async def handle(request: Request) -> Response:
+        response = Response(status)
+        response.text = _endless(*parts)
+        return response
+
+    monkeypatch.setattr(core.api, "handle", handle)
+
+
+async def test_a_refusal_without_an_end_is_told_as_far_as_it_came(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    _answers(core, monkeypatch, 410, b'{"kind":"Status",', b'"message":"it is')
+    monkeypatch.setattr(inprocess, "REFUSAL_S", 0.01)
+    async with patience():
+        ((event,),) = [events async for events in InProcessTransport(core.api).watch(MAPS)]
+    status = orjson.loads(event.object)
+    assert (event.type, status["code"], "it is" in status["message"]) == ("ERROR", 410, True)
+
+
+async def test_a_transport_may_be_closed_twice(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    _answers(core, monkeypatch, 200, b'{"type":"ADDED","object":{}}\n')
+    transport = InProcessTransport(core.api)
+    watching = transport.watch(MAPS)
+    async with patience():
+        await anext(watching)
+        waiting = asyncio.ensure_future(anext(watching, None))
+        await asyncio.sleep(0)
+        await transport.close()
+        await transport.close()
+        assert await waiting is None
