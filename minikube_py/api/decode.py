@@ -156,8 +156,12 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
     Raises: typed.DecodeError, with upstream's message but without the handlers' frame.
     """
     said = (value.get("kind"), value.get("apiVersion")) if isinstance(value, dict) else None
-    if said and said[0] == expected.kind and isinstance(said[1], str) and said[0] in _FORMER.get(said[1], ()):
-        value, said = {**value, "apiVersion": expected.api_version}, (expected.kind, expected.api_version)
+    if said and said[0] == expected.kind and said[1] != expected.api_version:
+        # Rarely needed.
+        from minikube_py.api.former_versions import in_present_words
+
+        if (present := in_present_words(value, expected.api_version)) is not None:
+            value, said = present, (expected.kind, expected.api_version)
     if said == (expected.kind, expected.api_version):
         try:
             checker(expected.message)(value)
@@ -519,15 +523,6 @@ def _with_defaults(api_version: str, kind: str, expected: Target | Named) -> tup
     return _SAME_AS.get(actual, actual)
 
 
-_RIGHTS: Final = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-_WORKLOADS: Final = ("Deployment", "DaemonSet", "ReplicaSet")
-_FORMER: Final = {
-    "apps/v1beta1": ("Deployment", "StatefulSet"), "apps/v1beta2": (*_WORKLOADS, "StatefulSet"),
-    "extensions/v1beta1": _WORKLOADS, "batch/v1beta1": ("CronJob",), "policy/v1beta1": ("PodDisruptionBudget",),
-    "rbac.authorization.k8s.io/v1beta1": _RIGHTS, "rbac.authorization.k8s.io/v1alpha1": _RIGHTS,
-}  # fmt: skip
-"""Versions that nobody serves any more, and the kinds of which a patch may still say them: upstream reads their fields,
-which are those of the present ones."""
 _SAME_AS: Final = {("policy", "v1beta1", "Eviction"): ("policy", "v1", "Eviction")}
 """Versions that are read as another, of the same fields. Source: `pkg/registry/core/pod/storage/eviction.go`."""
 
@@ -546,7 +541,9 @@ def _read_as(
     options = expected.kind == kind == "DeleteOptions"
     message = expected.message if options else SCHEMA.kind(group, version, kind)
     if message is None or (expected.kind == "DeleteOptions" and kind != expected.kind):
-        if kind == expected.kind and kind in _FORMER.get(api_version, ()):
+        from minikube_py.api.former_versions import was_served
+
+        if kind == expected.kind and was_served(api_version, kind):
             raise bad_request(_other_version(api_version, expected))
         version_text, scheme = go_quote(api_version), go_quote(SCHEME)
         raise _Bare(f"no kind {go_quote(kind)} is registered for version {version_text} in scheme {scheme}")

@@ -13,6 +13,8 @@ from api_cases import PATCHES
 from minikube_py.api.errors import StatusError
 from minikube_py.api.kinds.apps import DEPLOYMENTS
 from minikube_py.api.kinds.core import CONFIGMAPS, REPLICATIONCONTROLLERS, SERVICES
+from minikube_py.api.kinds.policy import PODDISRUPTIONBUDGETS
+from minikube_py.api.kinds.rbac import ROLEBINDINGS
 from minikube_py.api.patch import MERGE_PATCH, apply_patch
 from minikube_py.apiserver.options import check_patch_type
 
@@ -111,3 +113,44 @@ def test_a_patch_may_say_a_version_that_nobody_serves_any_more(version: Any, kin
         return
     found = apply_patch(MERGE_PATCH, DEPLOYMENTS, original, patch)
     assert (found["apiVersion"], found["metadata"]["labels"]) == ("apps/v1", {"x": "y"})
+
+
+EMPTY = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+OTHER = {"key": "a", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(("selector", "wanted"), [
+    (None, None),
+    ({}, {"matchExpressions": [{"key": EMPTY, "operator": "Exists"}]}),
+    ({"matchLabels": {}}, {"matchExpressions": [{"key": EMPTY, "operator": "Exists"}]}),
+    ({"matchExpressions": [{"key": EMPTY, "operator": "DoesNotExist"}]}, {}),
+    (
+        {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": EMPTY, "operator": "Exists"}]},
+        {"matchLabels": {"a": "b"}},
+    ),
+    ({"matchExpressions": [OTHER]}, {"matchExpressions": [OTHER]}),
+])  # fmt: skip
+def test_a_budget_of_a_former_version_selects_what_it_selected(selector: Any, wanted: Any) -> None:
+    """Source: upstream's `pkg/apis/policy/v1beta1/conversion.go`."""
+    original = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {}}
+    given = {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "spec": {"selector": selector}}
+    found = apply_patch(MERGE_PATCH, PODDISRUPTIONBUDGETS, original, json.dumps(given).encode())
+    assert (found["apiVersion"], found["spec"].get("selector")) == ("policy/v1", wanted)
+
+
+@pytest.mark.parametrize(("version", "subjects", "is_read"), [
+    ("v1beta1", [{"kind": "User", "name": "*", "apiGroup": "rbac.authorization.k8s.io"}], True),
+    ("v1alpha1", [], True),
+    ("v1alpha1", [{"kind": "User", "name": "*", "apiVersion": "rbac.authorization.k8s.io/v1alpha1"}], False),
+])  # fmt: skip
+def test_subjects_that_would_be_misread_are_refused(version: str, subjects: list[Any], is_read: bool) -> None:
+    """In v1alpha1 each names its group otherwise, and `*` are all who are authenticated."""
+    group = "rbac.authorization.k8s.io"
+    role = {"apiGroup": group, "kind": "Role", "name": "r"}
+    original = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": {"name": "b"}, "roleRef": role}
+    patch = json.dumps({"apiVersion": f"{group}/{version}", "kind": "RoleBinding", "subjects": subjects}).encode()
+    if is_read:
+        assert apply_patch(MERGE_PATCH, ROLEBINDINGS, original, patch)["apiVersion"] == f"{group}/v1"
+        return
+    with pytest.raises(StatusError, match="does not match the expected API version"):
+        apply_patch(MERGE_PATCH, ROLEBINDINGS, original, patch)
