@@ -108,6 +108,7 @@ class Starting:
         self._tasks: list[asyncio.Task[None]] = []
         self._late: list[asyncio.Task[None]] = []
         self._deadline: asyncio.Task[None] | None = None
+        self._stopped = False
 
     async def start(self, owners: Mapping[str, tuple[Needs, Callable[[], None]]]) -> None:
         """Returns when all have started, or at the deadline: the rest start later. Raises the error that ended a
@@ -136,7 +137,9 @@ class Starting:
 
     def add(self, name: str, needs: Needs, make: Callable[[], Callable[[], None]]) -> None:
         """One that nobody needed before: `make` makes it, and returns how it is started once what it `needs` is there.
-        Nobody waits for it."""
+        Nobody waits for it. After `stop` it is not made."""
+        if self._stopped:
+            return
 
         async def made() -> None:
             await self._start(needs, make())
@@ -167,6 +170,7 @@ class Starting:
         return [failure for failure in ends if failure is not None]
 
     async def stop(self) -> None:
+        self._stopped = True
         for task in (*self._tasks, *self._late, self._deadline):
             if task is not None:
                 task.cancel()

@@ -465,6 +465,24 @@ async def test_a_deferred_controller_that_cannot_start_is_a_failure(monkeypatch:
     assert not _workers()
 
 
+async def test_a_deferred_controller_that_is_asked_for_while_others_stop_is_not_made(
+    made: list[AttachDetach],
+) -> None:
+    other = "replicationcontroller-controller"
+    w = controller_world.World("persistentvolume-attach-detach-controller", other)
+    async with w:
+        assert w.manager is not None
+        stop = w.manager.controllers[other].stop
+
+        async def slow() -> None:
+            w.api.make("nodes", "n", metadata={"annotations": {ATTACHES: "true"}})
+            await settle()
+            await stop()
+
+        w.manager.controllers[other].stop = slow  # type: ignore[method-assign]
+    assert made == []
+
+
 def _workers() -> list[str]:
     return [each.get_name() for each in asyncio.all_tasks() if each.get_name().startswith(AttachDetach.name)]
 
