@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote, urlencode
 
 from minikube_py.api.discovery import Remote
@@ -61,6 +61,7 @@ _UNESCAPED: Final = "$&+,/:;=@"
 _REDIRECTED: Final = b"the backend attempted to redirect this request, which is not permitted"
 
 
+@final
 class Aggregation:
     """`follow` is to be called whenever the cache has changed."""
 

@@ -142,8 +142,9 @@ class ApiServices:
 
     def forwarder(self, path: str) -> Callable[[Request, str, Slots | None], Coroutine[Any, Any, Response]] | None:
         """Gets the answer of another server, if the path is one of its: also if it is no more, once it is called."""
-        remote = self.elsewhere.of(path) if self.elsewhere else None
-        return None if self.elsewhere is None or remote is None else partial(self.elsewhere.forward, remote)
+        if self.elsewhere is None or (remote := self.elsewhere.of(path)) is None:
+            return None
+        return partial(self.elsewhere.forward, remote)
 
     def define(self, versions: Iterable[tuple[str, str]]) -> None:
         """The served groups and versions of all definitions."""

@@ -370,7 +370,7 @@ class ApiServer:
                 slots.check()
             if self.page is not None and request.path.startswith(PAGE):
                 response = await self.page.answer(request)
-            elif (elsewhere := self.services.forwarder(request.path)) is not None or path is None:
+            elif (elsewhere := self.services.elsewhere and self.services.forwarder(request.path)) or path is None:
                 await self.access.admit(request, path, verb)
                 permitted = True
                 response = await (elsewhere(request, verb, slots) if elsewhere else nonresource.answer(request, self))

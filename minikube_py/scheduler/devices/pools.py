@@ -169,8 +169,8 @@ class Inventory:
         first = slices[0]
         if len(slices) == first.slice_count:
             return Pool(id, slices)
-        known = sorted(self._of_pool[id].values(), key=attrgetter("name"))
+        known = self._of_pool[id].values()
         if any(each.generation > first.generation for each in known):
             return None
-        whole = [each for each in known if each.generation == first.generation]
+        whole = sorted((each for each in known if each.generation == first.generation), key=attrgetter("name"))
         return Pool(id, slices, whole) if len(whole) == first.slice_count else Pool.in_part(id)

@@ -139,6 +139,16 @@ async def test_discovery_lists_groups_by_the_priorities_of_their_apiservices(cor
     assert (await core.done("GET", "/apis/apps/v1"))["groupVersion"] == "apps/v1"
 
 
+async def test_while_there_is_no_other_server_no_request_asks_for_one(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(core.api.services, "forwarder", asked.append)
+    await core.done("POST", SERVICES, local("v1.a.example.com"))
+    assert (await core.respond("GET", "/apis/none.example.com/v1/things")).status == 404
+    assert asked == []
+
+
 @pytest.mark.parametrize("label", ["true", "onstart"])
 async def test_those_with_a_label_that_nothing_wants_are_deleted(
     core: Core, label: str, monkeypatch: pytest.MonkeyPatch

@@ -178,6 +178,25 @@ def test_pools_kept_up_with_each_slice_are_those_gathered_afresh(drawn: list[int
             assert inventory.pools(node) is kept
 
 
+def test_of_a_pool_in_part_only_slices_of_its_newest_generation_are_sorted() -> None:
+    compared: list[str] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def __lt__(self, other: str) -> bool:
+            compared.append(other)
+            return str.__lt__(self, other)
+
+    def a_slice(number: int, node: str, generation: int) -> SliceView:
+        pool = {"name": "p", "generation": generation, "resourceSliceCount": 3}
+        return SliceView({"metadata": {"name": Name(number)}, "spec": {"driver": "d", "pool": pool, "nodeName": node}})
+
+    slices = [a_slice(0, "n0", 2), a_slice(1, "n1", 2), *(a_slice(number, "n1", 1) for number in range(2, 100))]
+    (pool,) = Inventory.of(slices).pools(project_node({"metadata": {"name": "n0"}}))
+    assert not pool.is_whole and len(compared) == 1
+
+
 def told(pool: Any) -> tuple[Any, ...]:
     devices = [(each.slice.name, each.device.id) for each in pool.candidates]
     return pool.id, pool.is_whole, pool.problem, devices, sorted(each.id for each in pool.consuming)
