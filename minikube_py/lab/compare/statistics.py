@@ -59,12 +59,12 @@ class Compared(NamedTuple):
         return (PLACES_LESS if self.less[second] else SIDES)[second]
 
 
-def compared(first: Sequence[float], second: Sequence[float]) -> Compared:
+def compared(first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE) -> Compared:
     """One pair per seed."""
     differences = [other - one for one, other in zip(first, second, strict=True)]
-    means = of_clusters(first, CONFIDENCE), of_clusters(second, CONFIDENCE), of_clusters(differences, CONFIDENCE)
+    mean, other, between = (of_clusters(each, confidence) for each in (first, second, differences))
     p = sign_flip_p(differences)
-    return Compared(tuple(first), tuple(second), *means, p, p)
+    return Compared(tuple(first), tuple(second), mean, other, between, p, p)
 
 
 def corrected(rows: Mapping[T, Compared]) -> dict[T, Compared]:

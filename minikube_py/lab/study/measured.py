@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from minikube_py.lab import plots
-from minikube_py.lab.compare.statistics import compared, corrected
+from minikube_py.lab.compare.statistics import ALPHA, compared, corrected
 from minikube_py.lab.report import Table
 from minikube_py.lab.study import curves
 from minikube_py.lab.study.audit import biased_orders, wrong_candidates
@@ -218,7 +218,7 @@ class Measured:
 
     def _tested(self, asked: Mapping[str, Any]) -> Table:
         """A sign-flip test over clusters of each candidate beside the one that `over` names, by a figure of which less
-        is better; p is corrected for their number by Holm."""
+        is better; p is corrected for their number by Holm. Intervals are the study's."""
         block, figure, over = asked["block"], asked["figure"], asked["over"]
         found, gaps = {}, {}
         for name in (name for name in self.names(block) if name != over):
@@ -228,8 +228,9 @@ class Measured:
             clusters = _clusters(self.pairs(block, figure, name, over))
             ours, theirs = ([fmean(one[part] for one in each) for each in clusters] for part in (0, 1))
             if len(clusters) > 1:
-                found[name] = compared(theirs, ours)
-        heads = ("", "clusters", f"{figure}, {over}", "its own", "difference", "p", "p, corrected", "better")
+                found[name] = compared(theirs, ours, self.confidence)
+        sides = f"{figure}, {over}", "its own", "difference"
+        heads = ("", "clusters", *sides, "p", "p, corrected", f"better (p <= {ALPHA:g})")
         table = Table(str(asked["title"]), heads)
         for name, each in corrected(found).items():
             better = {"first": over, "second": name}.get(each.better(-1), each.better(-1))

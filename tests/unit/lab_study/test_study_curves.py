@@ -182,6 +182,18 @@ def test_tables_say_what_is_a_familys_most_and_what_was_chosen() -> None:
     ]
 
 
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+def test_sign_flip_tables_have_the_studys_intervals(confidence: float) -> None:
+    """The report's first lines say which: 99 % was said over 95 %."""
+    tests = [{"title": "flips", "block": "b", "figure": "gain", "over": "g1"}]
+    tables = {
+        each.title: each.rows
+        for each in Measured(Design(document(confidence=confidence, tests=tests), "quick"), records()).tables()
+    }
+    own = of_clusters([(2.0 + 2.0) / 2] * 3, confidence), of_clusters([4.0, 5.0, 6.0], confidence)
+    assert [row[3] for row in tables["flips"]] == [each.text() for each in own]
+
+
 @pytest.mark.parametrize(
     ("foretold", "said"),
     [
