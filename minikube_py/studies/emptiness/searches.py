@@ -6,7 +6,7 @@ then some nodes change. All of that is one turn, whose CPU time is measured in w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -120,8 +120,8 @@ class Searches(Priced):
         means = {name: np.count_nonzero(each) / max(1, len(answers)) for name, each in counted.items()}
         return {**means, "empty": float((~right).mean())}
 
-    def spent_us(self, figures: dict[str, list[float]]) -> list[float]:
-        """No change follows a batch: what was measured is whole turns."""
-        del figures["change_us"]
-        figures["turn_us"] = figures.pop("answer_us")
+    def spent_us(self, figures: dict[str, list[float]], asked: Sequence[int]) -> list[float]:
+        """No change follows a batch: whole turns, and for each its share of what was put off beyond them."""
+        parts = zip(figures.pop("answer_us"), figures.pop("change_us"), asked)
+        figures["turn_us"] = [round(turn + late / max(1, turns), 6) for turn, late, turns in parts]
         return figures["turn_us"]

@@ -196,14 +196,14 @@ class Priced(Further):
         report = super().measure(design, unit)
         for each in report["candidates"].values():
             figures = each["figures"]
-            spent_us = self.spent_us(figures)
+            spent_us = self.spent_us(figures, each["asked"])
             for cost, counted in self.costs.items():
                 for price in design.raw["prices_us"]:
                     costs = [round(spent + price * opened, 6) for spent, opened in zip(spent_us, figures[counted])]
                     figures[f"{cost}_at_{price:g}_us"] = costs
         return report
 
-    def spent_us(self, figures: dict[str, list[float]]) -> list[float]:
+    def spent_us(self, figures: dict[str, list[float]], asked: Sequence[int]) -> list[float]:
         """By batch, the CPU time of a request and what follows it."""
         return [answer + change for answer, change in zip(figures["answer_us"], figures["change_us"])]
 

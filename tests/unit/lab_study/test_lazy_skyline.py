@@ -119,6 +119,12 @@ def test_the_design_runs_and_counts_whole_turns() -> None:
     assert not {"answer_us", "change_us", "let_through"} & set(whole)
 
 
+def test_a_turn_has_its_share_of_what_was_put_off_beyond_the_turns() -> None:
+    """It was left out: work that waited until figures were read cost nothing."""
+    figures = {"answer_us": [10.0, 10.0], "change_us": [60.0, 0.0]}
+    assert Searches().spent_us(figures, [6, 6]) == [20.0, 10.0] and figures == {"turn_us": [20.0, 10.0]}
+
+
 @pytest.mark.parametrize("listed", ["default", "dlrm", "synthetic"])
 def test_a_turn_has_as_many_changes_as_the_level_says(listed: str) -> None:
     design = find(str(DESIGN)).load("quick")
