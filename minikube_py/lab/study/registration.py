@@ -10,14 +10,14 @@ import hashlib
 import inspect
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from minikube_py import own_code
-from minikube_py.lab.study.design import Design, Mode, StudyError
-from minikube_py.lab.study.experiment import SUFFIXES, Study, parse_any
+from minikube_py.lab.study.design import Design, Mode, StudyError, parse
+from minikube_py.lab.study.experiment import SUFFIXES, Study
 from minikube_py.lab.study.journal import NAME
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -108,18 +108,41 @@ def _data(checkout: Path, study: str, code: Sequence[Path]) -> list[str]:
     study all of this package: it judges the answers, and holds the lists of pods."""
     if any(path.is_relative_to(PACKAGE) for path in code):
         return [str(PACKAGE.relative_to(checkout))]
-    folders = {f":(glob){path.parent.relative_to(checkout)}/**".replace("(glob)./", "(glob)") for path in code}
-    tracked = _git(checkout, "ls-files", "-z", "--", *sorted(folders)).split("\0")
+    tracked = _git(checkout, "ls-files", "-z", "--", *_beneath(checkout, code)).split("\0")
+    names = [name for name in tracked if _is_data(name, study)]
+    return [name for name in names if not _other(checkout / name, study)]
+
+
+def _beneath(checkout: Path, code: Sequence[Path]) -> list[str]:
+    return sorted({f":(glob){each.parent.relative_to(checkout)}/**".replace("(glob)./", "(glob)") for each in code})
+
+
+def _is_data(name: str, study: str) -> bool:
     written = (NAME, f"{study}-report.")
-    names = [name for name in tracked if name and not name.endswith((".md", ".png"))]
-    return [name for name in names if not Path(name).name.startswith(written) and not _other(checkout / name, study)]
+    return bool(name) and not name.endswith((".md", ".png")) and not Path(name).name.startswith(written)
 
 
-def _other(path: Path, study: str) -> bool:
+def _gone(checkout: Path, study: str, code: Sequence[Path], since: str) -> list[str]:
+    """Data and code of a commit that are there no more."""
+    if any(path.is_relative_to(PACKAGE) for path in code):
+        return []
+    listed = _git(
+        checkout, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=D", since, "HEAD", "--",
+        *_beneath(checkout, code),
+    )  # fmt: skip
+    names = [name for name in listed.split("\0") if _is_data(name, study)]
+
+    def then(path: Path) -> str:
+        return _git(checkout, "show", f"{since}:{path}")
+
+    return [name for name in names if not _other(Path(name), study, then)]
+
+
+def _other(path: Path, study: str, read: Callable[[Path], str] = Path.read_text) -> bool:
     """Whether it is the design of another study."""
     try:
-        return path.suffix in SUFFIXES and parse_any(path)["study"] != study
-    except StudyError:
+        return path.suffix in SUFFIXES and bool(parse(read(path).encode(), "", str(path)).raw["study"] != study)
+    except (StudyError, OSError, UnicodeError):
         return False
 
 
@@ -171,7 +194,8 @@ def _registered(study: Study, code: Sequence[Path]) -> Registration:
         " "
     )
     # Of a built-in study the package's other files are named by its commit, above every report.
-    own = sorted({name for name in watched if (checkout / name).is_file()})
+    there = {name for name in watched if (checkout / name).is_file()}
+    own = sorted(there.union(_gone(checkout, study.name, code, commit)))
     ran = _git(checkout, "rev-parse", "HEAD")
     then, now = (_blobs(checkout, at, own) for at in (commit, ran))
     files = tuple(name for name in own if then.get(name) != now.get(name) and name not in names)
