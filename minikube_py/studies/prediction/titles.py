@@ -31,7 +31,9 @@ def usable(found: Measured) -> str:
 
 
 def violations(found: Measured) -> str:
-    """Paired differences of clusters, jointly at the study's confidence: divided by the number of comparisons."""
+    """Paired differences of clusters, jointly at the study's confidence, though which one is the worst is seen in the
+    same data. "Worse than each" is wrong only if one of n - 1 is surely worse than the true worst: half of the doubt.
+    "Worse than some" may be wrong of any two, in this order: the other half."""
     names, days = found.names("generated"), found.levels_of("generated", {}, ["usage"])
     of = {(day["usage"], name): found.by_seed("generated", "violations", name, day) for day in days for name in names}
     short = [str(day["usage"]) for day in days if any(any(of[day["usage"], name].values()) for name in names)]
@@ -41,13 +43,15 @@ def violations(found: Measured) -> str:
     most = max(found.interval(list(values.values())).high for values in busy.values())
     worst = max(names, key=lambda name: sum(busy[name].values()))
     others = [name for name in names if name != worst]
-    surely = 0
-    for name in others:
-        paired = [value - busy[name][seed] for seed, value in busy[worst].items() if seed in busy[name]]
-        surely += of_clusters(paired, 1 - (1 - found.confidence) / len(others)).low > 0
+    most_short = busy[worst].items()
+    paired = [[value - busy[name][seed] for seed, value in most_short if seed in busy[name]] for name in others]
+
+    def surely(statements: int) -> int:
+        return sum(of_clusters(each, 1 - (1 - found.confidence) / statements).low > 0 for each in paired)
+
     label, how = found.labels.get(worst, worst), f"each of the {len(others)} others"
-    if surely < len(others):
-        how = f"{surely} of {len(others)} others"
+    if surely(len(others)) < len(others):
+        how = f"{surely(len(names) * len(others))} of {len(others)} others"
     only = "only " if len(days) > 1 else ""
     where = f"CPU ran short {only}on the busier day, in at most {1000 * most:.1f} of 1,000 minutes of nodes"
     return (
