@@ -24,7 +24,7 @@ from minikube_py.scheduler.flow.exchange import displacing
 from minikube_py.scheduler.flow.graph import Graph, TaskClass
 from minikube_py.scheduler.flow.model import FORMS, CostModel, MachineClass, Machines, ModelError, Task
 from minikube_py.scheduler.flow.models import MODELS, model_named
-from minikube_py.scheduler.flow.problem import Problem, faults
+from minikube_py.scheduler.flow.problem import COST_MAX, Problem, faults
 from minikube_py.scheduler.flow.solvers import available
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 
@@ -105,7 +105,7 @@ class World:
                     dict.fromkeys([self.model.task_key(task)])
             self.graph()
             for task in self.running:
-                displacing(self.model, task)
+                displacing(self.model, task, COST_MAX)
             for task in self.tasks:
                 Asking(self.model.name, task.job, task).ask("remove_task", self.model.remove_task, task)
             for machine in self.machines:

@@ -44,16 +44,26 @@ class Turns:
         self._at: OrderedDict[Hashable, int] = OrderedDict()
         self._taken = 0
 
-    def ordered(self, waiting: Iterable[T], names: Callable[[T], Iterable[Hashable]]) -> list[T]:
+    def ordered(self, waiting: Iterable[T], names: Callable[[T], Sequence[Hashable]]) -> list[T]:
+        """A class that was never seen comes after all that were, however many such come."""
         last = {name: number for number, name in enumerate(self._at)}
-        return sorted(waiting, key=lambda each: max(last.get(name, -1) for name in names(each)))
+
+        def place(each: T) -> int:
+            known = [last[name] for name in names(each) if name in last]
+            if not known:
+                # It starts where others ended: not all at the same nodes.
+                self._at.update(dict.fromkeys(names(each), self._taken))
+                last.update(dict.fromkeys(names(each), len(last)))
+                return len(last) - 1
+            return max(known)
+
+        return sorted(waiting, key=place)
 
     def take(self, names: Sequence[Hashable], slots: IntArray, left: int, classes: int) -> IntArray:
         """Its next nodes: a fair share of the `left` ones, since `classes` still want a turn."""
         count = min(left, len(slots), max(TURN_NODES, left // max(1, classes)))
         if not count:
             return slots[:0]
-        # A new class starts where others ended: not all at the same nodes.
         known = [at for name in names if (at := self._at.pop(name, None)) is not None]
         at = (known[0] if known else self._taken) % len(slots)
         self._at.update(dict.fromkeys(names, at + count))
@@ -64,13 +74,11 @@ class Turns:
 
 
 class Offer(NamedTuple):
-    """A node where one pod of the class fits without `victims`. `price`: of displacing them all; `waits`: the most that
-    waiting again costs for one of them."""
+    """A node where one pod of the class fits without `victims`. `price`: of displacing them all."""
 
     node: NodeInfo
     victims: tuple[PodInfo, ...]
     price: int
-    waits: int
 
 
 class Exchange(NamedTuple):
@@ -114,20 +122,21 @@ class Relieved(Machines):
         return super().running - self._released(PODS)
 
 
-class Displacing(NamedTuple):
-    """The price of evicting one running pod, minus that of its continuation; and that of its waiting again."""
+def waiting(model: CostModel, task: Task, asking: Asking) -> int:
+    """What one of its pods costs as long as it waits. Raises: ModelError."""
+    aside = asking.arc("task -> unscheduled", model.task_to_unscheduled_agg, task).cost
+    return aside + asking.arc(f"unscheduled {task.job} -> sink", model.unscheduled_agg_to_sink, task.job).cost
 
-    price: int
-    waits: int
 
-
-def displacing(model: CostModel, task: Task) -> Displacing:
-    """Raises: ModelError."""
+def displacing(model: CostModel, task: Task, below: int) -> int | None:
+    """The price of evicting a running pod, minus that of its continuation; None if its waiting does not cost less than
+    `below`. Raises: ModelError."""
     asking = Asking(model.name, f"{task.job}, running on {task.node}", task)
+    waits = waiting(model, task, asking)
+    if waits >= below:
+        return None
     evicted = asking.arc("running -> unscheduled", model.task_preemption, task).cost
-    waits = asking.arc("task -> unscheduled", model.task_to_unscheduled_agg, task).cost
-    waits += asking.arc(f"unscheduled {task.job} -> sink", model.unscheduled_agg_to_sink, task.job).cost
-    return Displacing(max(evicted, waits) - asking.arc("running -> machine", model.task_continuation, task).cost, waits)
+    return max(evicted, waits) - asking.arc("running -> machine", model.task_continuation, task).cost
 
 
 def offers(
@@ -137,15 +146,19 @@ def offers(
     budgets: Budgets,
     running: Callable[[PodInfo], Task],
     model: CostModel,
+    below: int,
 ) -> Iterator[Offer | None]:
-    """Victims are running pods of the same scheduler, of no higher priority and not protected by a budget. After each
-    run of the filters it yields None, if no offer: whoever asks may do something else meanwhile, and then calls
-    `stands`.
+    """Victims are running pods of the same scheduler, of no higher priority, not protected by a budget, and whose
+    waiting costs less than `below`. After each run of the filters it yields None, if no offer: whoever asks may do
+    something else meanwhile, and then calls `stands`.
 
     Raises: ModelError, PluginError."""
     for node in nodes:
-        below = sorted((other for other in node.pods.values() if may_go(other, pod)), key=importance)
-        _, free = by_budget(below, budgets)
+        may = sorted((other for other in node.pods.values() if may_go(other, pod)), key=importance)
+        _, free = by_budget(may, budgets)
+        asked = ((other, displacing(model, running(other), below)) for other in free)
+        prices = {other.uid: price for other, price in asked if price is not None}
+        free = [other for other in free if other.uid in prices]
         if not free:
             continue
         trial = dry_run(node)
@@ -155,18 +168,16 @@ def offers(
         yield None
         if rejected is not None:
             continue
-        prices = {other.uid: displacing(model, running(other)) for other in free}
         victims = []
         # The most expensive are restored first, and among equals the most important.
-        for other in sorted(free, key=lambda other: -prices[other.uid].price):
+        for other in sorted(free, key=lambda other: -prices[other.uid]):
             trial.add(other)
             if trial.rejection() is not None:
                 trial.remove(other)
                 victims.append(other)
             yield None
         if victims:
-            of = [prices[victim.uid] for victim in victims]
-            yield Offer(node, tuple(victims), sum(each.price for each in of), max(each.waits for each in of))
+            yield Offer(node, tuple(victims), sum(prices[victim.uid] for victim in victims))
 
 
 def stands(offer: Offer, dry_run: DryRuns) -> bool:

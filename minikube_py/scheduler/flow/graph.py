@@ -38,7 +38,10 @@ class TaskClass(NamedTuple):
 
     @property
     def name(self) -> str:
-        task = self.task
+        return self.named(self.task)
+
+    @staticmethod
+    def named(task: Task) -> str:
         return f"{task.job or task.pod.namespace} ({task.count} pods like {task.pod.name})"
 
 
@@ -47,14 +50,6 @@ class Step(NamedTuple):
 
     to: str
     cost: int
-
-
-class Extra(NamedTuple):
-    """`price`: on top of the model's; a machine with one takes one pod, of those whose waiting costs more than
-    `above`."""
-
-    price: int
-    above: int
 
 
 class Placement(NamedTuple):
@@ -122,9 +117,10 @@ class Graph:
         columns: NodeColumns,
         arcs_max: int = 1 << 20,
         seen: Callable[[Machines], Machines] | None = None,
-        extra: Mapping[int, Extra] | None = None,
+        extra: Mapping[int, int] | None = None,
     ) -> None:
-        """`seen`: maps machines to the model's view, if it differs; `extra`: by slot."""
+        """`seen`: maps machines to the model's view, if it differs; `extra`: by slot, a price on top of the model's. A
+        machine with such a price takes one pod."""
         self._model = model
         self._seen = seen
         self._extra = extra or {}
@@ -235,9 +231,9 @@ class Graph:
         outer = asking.arcs(machines, "leaf", self._model.leaf_resource_nodes_to_sink, machines)
         self._leaf_room = np.minimum(inner[1], outer[1])
         self._leaf_cost = inner[0] + outer[0]
-        for slot, extra in self._extra.items():
+        for slot, price in self._extra.items():
             place = self._place[slot]
-            self._leaf_cost[place] += extra.price
+            self._leaf_cost[place] += price
             self._leaf_room[place] = min(1, self._leaf_room[place])
 
     def _leave(self) -> None:
@@ -267,8 +263,7 @@ class Graph:
         self._supply.append((own.node, of.task.count))
         return own
 
-    def _unscheduled(self, own: _Own, task: Task, asking: Asking) -> int:
-        """Returns the price of leaving one of its pods, up to the sink."""
+    def _unscheduled(self, own: _Own, task: Task, asking: Asking) -> None:
         arc = asking.arc("task -> unscheduled", self._model.task_to_unscheduled_agg, task)
         job = self._jobs.get(task.job)
         if job is None:
@@ -277,18 +272,13 @@ class Graph:
             job = self._jobs[task.job] = _Job(self._node(), cost)
         job.count += task.count
         own.unscheduled, own.aside = self._add(own.node, job.node, task.count, arc.cost), job.cost
-        return arc.cost + job.cost
 
     def _arcs_of(self, own: _Own, of: TaskClass) -> None:
         model, task = self._model, of.task
         asking = Asking(model.name, of.name, task)
         asking.ask("add_task", model.add_task, task)
-        waits = self._unscheduled(own, task, asking)
-        if self._extra:
-            of = _open_to(of, self._extra, waits)
-            if not len(of.slots):
-                return
         machines = self._machines(of.slots)
+        self._unscheduled(own, task, asking)
         seen: dict[Hashable, int] = {}
         for ec in asking.classes("task -> class", model.get_task_equiv_classes, task):
             arc = asking.arc(f"task -> {ec}", model.task_to_equiv_class_aggregator, task, ec)
@@ -409,12 +399,6 @@ class Graph:
         """The price of leaving one of its pods unscheduled, up to the sink."""
         own = self._classes[number]
         return 0 if own is None else _price(problem, own.unscheduled) + own.aside
-
-
-def _open_to(of: TaskClass, extra: Mapping[int, Extra], waits: int) -> TaskClass:
-    slots = of.slots.tolist()
-    kept = np.array([slot not in extra or extra[slot].above < waits for slot in slots], np.bool_)
-    return of._replace(slots=of.slots[kept], room=of.room[kept])
 
 
 def _price(problem: Problem, arc: int) -> int:

@@ -21,6 +21,7 @@ from minikube_py.own_code import RAISED, told
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.budgets import Budgets
 from minikube_py.scheduler.filtering import fitting_of, fitting_slots
+from minikube_py.scheduler.flow.checking import Asking
 from minikube_py.scheduler.flow.exchange import (
     NODES_MAX,
     Exchange,
@@ -31,8 +32,9 @@ from minikube_py.scheduler.flow.exchange import (
     exchanges,
     offers,
     stands,
+    waiting,
 )
-from minikube_py.scheduler.flow.graph import Extra, Graph, Placement, Step, TaskClass
+from minikube_py.scheduler.flow.graph import Graph, Placement, Step, TaskClass
 from minikube_py.scheduler.flow.later import Later
 from minikube_py.scheduler.flow.model import Machine, Machines, ModelError, Task, job_of, labels_that_matter
 from minikube_py.scheduler.flow.placement import NAME, FlowPlacement
@@ -207,13 +209,10 @@ class Rounds:
     async def _pass(self, pods: Sequence[QueuedPodInfo], started_s: float) -> list[QueuedPodInfo]:
         """Returns the pods whose placement was rejected."""
         self.passes += 1
-        began_s = self._scheduler.clock.monotonic_s()
-        classes = self._classes(pods, started_s)
-        self._busy_s += self._scheduler.clock.monotonic_s() - began_s
-        staying = [_Staying(each.pods, None, each.key) for each in classes if not len(each.feasible)]
         turned_down: list[QueuedPodInfo] = []
-        for part in self._parts([each for each in classes if len(each.feasible)]):
-            for each, placements, alternative in self._flow(part, started_s):
+        staying: list[_Staying] = []
+        for part in self._parts(self._classes(pods, started_s)):
+            for each, placements, alternative in self._flow(part, staying, started_s):
                 turned_down += await self._commit(each, placements, alternative, started_s)
                 rest = each.pods[len(placements) :]
                 if placements and len(placements) * AGAIN_SHARE >= len(rest):
@@ -226,25 +225,24 @@ class Rounds:
 
     def _parts(self, classes: Sequence[_Class]) -> Iterable[list[_Class]]:
         """In order, as many classes as `max_arcs` lets into one graph."""
-        pods, room = sum(len(each.pods) for each in classes), self._plugin.args.max_arcs
-        part: list[_Class] = []
-        arcs = 0
-        for each in classes:
-            more = min(len(each.feasible), pods)
-            if part and arcs + more > room:
-                yield part
-                part, arcs = [], 0
-            part.append(each)
-            arcs += more
-        if part:
-            yield part
+        arcs = max(1, min(self._columns.count, sum(len(each.pods) for each in classes)))
+        size = max(1, self._plugin.args.max_arcs // arcs)
+        return (list(classes[start : start + size]) for start in range(0, len(classes), size))
 
-    def _flow(self, classes: Sequence[_Class], started_s: float) -> list[tuple[_Class, list[Placement], int]]:
+    def _flow(
+        self, part: Sequence[_Class], staying: list[_Staying], started_s: float
+    ) -> list[tuple[_Class, list[Placement], int]]:
+        """Adds those that fit nowhere now to `staying`."""
         began_s = self._scheduler.clock.monotonic_s()
+        alike: dict[Hashable, tuple[IntArray, IntArray]] = {}
+        ready = [each for each in part if self._prepare(each, alike, started_s)]
+        staying += (_Staying(each.pods, None, each.key) for each in ready if not len(each.feasible))
+        classes = [each for each in ready if len(each.feasible)]
         graph = Graph(self._plugin.model, self._columns, self._plugin.args.max_arcs)
         found: list[tuple[_Class, list[Placement], int]] = []
         try:
-            found = self._solved(graph, classes)
+            if classes:
+                found = self._solved(graph, classes)
         except RAISED as error:
             self._broken([queued for each in classes for queued in each.pods], self._why(error), started_s)
         self._forget(each.of for each in classes)
@@ -263,7 +261,9 @@ class Rounds:
 
     async def _stay(self, staying: Sequence[_Staying], started_s: float) -> None:
         """What no flow placed takes the place of others, if it may, or waits."""
-        for number, each in enumerate(self._turns.ordered(staying, lambda each: each.names)):
+        if self._plugin.args.preemption:
+            staying = self._turns.ordered(staying, lambda each: each.names)
+        for number, each in enumerate(staying):
             pods = await self._exchanged(each.pods, each.names, len(staying) - number, started_s)
             if each.alternative is None:
                 await self._alone(pods)
@@ -302,8 +302,7 @@ class Rounds:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
                 continue
             found.pods.append(queued)
-        alike: dict[Hashable, tuple[IntArray, IntArray]] = {}
-        return [each for each in by_key.values() if self._prepare(each, alike, started_s)]
+        return list(by_key.values())
 
     def _task(self, queued: QueuedPodInfo, count: int, now_s: float) -> Task:
         first_s = queued.initial_attempt_s
@@ -493,7 +492,8 @@ class Rounds:
             return pods
         try:
             self._tell_of_machines()
-            found = await self._offers(pods[0].pod, names, classes)
+            below = self._waiting_price(self._task(pods[0], len(pods), started_s))
+            found = await self._offers(pods[0].pod, names, classes, below)
             pods = [queued for queued in pods if self._is_waiting(queued)]
             taken = self._taken(self._task(pods[0], len(pods), started_s), found) if found and pods else []
             taken = affordable(taken, self._budgets())
@@ -516,7 +516,16 @@ class Rounds:
                 del self._leaving[uid]
         return self._plugin.budgets().without(victim for victim, _ in self._leaving.values())
 
-    async def _offers(self, pod: PodInfo, names: Sequence[Hashable], classes: int) -> dict[int, Offer]:
+    def _waiting_price(self, task: Task) -> int:
+        """Raises: ModelError."""
+        model, asking = self._plugin.model, Asking(self._plugin.model.name, TaskClass.named(task), task)
+        asking.ask("add_task", model.add_task, task)
+        try:
+            return waiting(model, task, asking)
+        finally:
+            self._forget([task])
+
+    async def _offers(self, pod: PodInfo, names: Sequence[Hashable], classes: int, below: int) -> dict[int, Offer]:
         """By slot; yields to the event loop in turns. Raises: ModelError, PluginError."""
         dry_run = self._scheduler.dry_run(pod) if self._trials_left else None
         if dry_run is None:
@@ -540,7 +549,7 @@ class Rounds:
 
         version, found = columns.version, {}
         turn_ends_s = self._scheduler.clock.monotonic_s() + TURN_S
-        for offer in offers(dry_run, pod, free, self._budgets(), running, self._plugin.model):
+        for offer in offers(dry_run, pod, free, self._budgets(), running, self._plugin.model, below):
             if offer is not None:
                 found[offer.node.slot] = offer
             turn_ends_s = await self._breathe(turn_ends_s)
@@ -551,7 +560,7 @@ class Rounds:
 
     def _taken(self, task: Task, found: dict[int, Offer]) -> list[Exchange]:
         """Raises: ModelError, Infeasible."""
-        extra = {slot: Extra(offer.price, offer.waits) for slot, offer in found.items()}
+        extra = {slot: offer.price for slot, offer in found.items()}
         plugin = self._plugin
         graph = Graph(
             plugin.model, self._columns, plugin.args.max_arcs, lambda machines: Relieved(machines, found), extra

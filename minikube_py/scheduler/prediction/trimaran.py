@@ -100,19 +100,20 @@ class _ByLoad:
         return value if value >= least else usual
 
     def _load(self, node: NodeInfo) -> Sequence[float]:
-        found = [0.0]
+        """Mean and deviation of each resource, after a NaN if the node's load is unknown: no sample of its pods has a
+        number. Pods that are new to the scheduler count as they would if they came now."""
+        samples = {uid: self.meter.samples(pod)[CPU] for uid, pod in node.pods.items()}
+        unknown = [pod for uid, pod in node.pods.items() if all(map(math.isnan, samples[uid]))]
+        found = [math.nan if len(unknown) == len(node.pods) and any(map(len, samples.values())) else 0.0]
         for resource in RESOURCES:
             total = self.meter.past(node.pods.values(), resource).total
-            found += [float(total.mean()), float(total.std())] if len(total) else [0.0, 0.0]
-        found[0] = self.unseen(node)
+            mean, deviation = (float(total.mean()), float(total.std())) if len(total) else (0.0, 0.0)
+            found += [mean + sum(self.assumed(pod, resource) for pod in unknown), deviation]
         return found
 
-    def unseen(self, node: NodeInfo) -> float:
-        """The expected load of pods of which nothing is known; NaN if that makes the node's load unknown."""
-        return math.nan if node.pods and not any(map(self.is_known, node.pods.values())) else 0.0
-
-    def is_known(self, pod: PodInfo) -> bool:
-        return not all(map(math.isnan, self.meter.samples(pod)[CPU]))
+    def assumed(self, pod: PodInfo, resource: str) -> int:
+        """What a pod counts of which nothing is known."""
+        raise NotImplementedError
 
     def _scored(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
         scores, unknown = self.scores(pod, np.nan_to_num(rows), capacities), np.isnan(rows[:, 0])
@@ -161,14 +162,11 @@ class TargetLoadPacking(_ByLoad):
             return limit
         return rounded(request * self.multiplier) if request is not None else self.default_milli
 
-    def unseen(self, node: NodeInfo) -> float:
-        unknown = [pod for pod in node.pods.values() if not self.is_known(pod)]
-        if len(unknown) == len(node.pods) and any(self.meter.samples(pod)[CPU] for pod in unknown):
-            return math.nan
-        return float(sum(map(self.expected, unknown)))
+    def assumed(self, pod: PodInfo, resource: str) -> int:
+        return self.expected(pod) if resource == CPU else 0
 
     def scores(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
-        used = rows[:, 0] + rows[:, 1] + self.expected(pod)
+        used = rows[:, 1] + self.expected(pod)
         return _each(
             target_load_score(100 * each / capacity if capacity else 0.0, self.target)
             for each, capacity in zip(used.tolist(), capacities[CPU].tolist(), strict=True)
@@ -186,8 +184,11 @@ class LoadVariationRiskBalancing(_ByLoad):
         self.margin = self.number("safeVarianceMargin", 1, 0)
         self.power = self.number("safeVarianceSensitivity", 1, 0)
 
+    def assumed(self, pod: PodInfo, resource: str) -> int:
+        return _requested(pod)[RESOURCES.index(resource)]
+
     def scores(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
-        cpu, memory = pod.spec.cpu.trimaran or (pod.spec.request(CPU), pod.spec.request(MEMORY))
+        cpu, memory = _requested(pod)
         of_each = [
             [
                 risk_score(capacity, requested, mean, deviation, self.margin, self.power)
@@ -198,6 +199,11 @@ class LoadVariationRiskBalancing(_ByLoad):
             for resource, requested, at in ((CPU, cpu, 1), (MEMORY, memory, 3))
         ]
         return _each(rounded(min(both)) for both in zip(*of_each, strict=True))
+
+
+def _requested(pod: PodInfo) -> tuple[int, int]:
+    """CPU and memory, as upstream's plugin counts them."""
+    return pod.spec.cpu.trimaran or (pod.spec.request(CPU), pod.spec.request(MEMORY))
 
 
 def _each(scores: Iterable[int]) -> IntArray:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_world import settle
-from test_flow_exchange import RUNS, leaving
+from test_flow_exchange import RUNS, labelled, leaving, worth
 from test_scheduler_flow import flow_config, flowing
 from virtual_time import run_virtually
 
@@ -180,6 +180,50 @@ async def test_the_price_of_staying_is_that_of_its_job_too(tmp_path: Path) -> No
         world.pods("costlier", cpu="3", priority=40)
         await settle()
         assert leaving(world) == {"runs"}
+
+
+async def test_who_is_worth_more_stays_and_who_is_worth_less_goes(tmp_path: Path) -> None:
+    """However cheap it would be to end the former."""
+    async with flowing(worth(tmp_path, preemption=True), a={"cpu": "2"}) as world:
+        rich = {"labels": {"worth": "100", "keeps": "100"}}
+        world.pods("rich", cpu="1", nodeName="a", status=RUNS, metadata=rich)
+        world.pods("poor", cpu="1", nodeName="a", status=RUNS, **labelled(5))
+        await settle()
+        world.pods("new", cpu="1", **labelled(50))
+        await settle()
+        assert leaving(world) == {"poor"}
+
+
+async def test_a_class_that_is_new_comes_after_those_that_wait() -> None:
+    turns = exchange.Turns()
+    slots, got = np.arange(100), 0
+    for number in range(20):
+        waiting = ["old", *(f"new {number} {other}" for other in range(8))]
+        for name in turns.ordered(waiting, lambda name: (name,))[:2]:
+            turns.take((name,), slots, 32, 2)
+            got += name == "old"
+    assert got >= 2
+
+
+async def test_a_node_that_goes_between_two_graphs_of_a_round_is_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = rounds.Rounds._commit
+    async with flowing(flow_config(costModel="OCTOPUS", maxArcs=10), **{n: {"cpu": "2"} for n in "abcd"}) as world:
+
+        async def committed(self: Any, *given: Any) -> Any:
+            found = await commit(self, *given)
+            if "nodes" in world.api.objects and "a" in world.api.objects["nodes"]:
+                world.api.delete("nodes", "a")
+                await settle()
+            return found
+
+        monkeypatch.setattr(rounds.Rounds, "_commit", committed)
+        for number in range(6):
+            world.pods(f"p{number}", cpu=f"{1000 + number}m")
+        await settle()
+        await world.clock.advance(30)
+        await settle()
+        where = world.where(*(f"p{number}" for number in range(6)))
+        assert where.count("a") <= 1 and sum(map(bool, where)) >= 4
 
 
 async def test_a_model_that_fails_for_a_running_pod_is_named_in_the_condition(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ from minikube_py.lab.plugins.drawn import Words, drawn_case
 from minikube_py.lab.plugins.model_laws import columns_of
 from minikube_py.scheduler.flow import Arc, CostModel, Machines, Task
 from minikube_py.scheduler.flow.exchange import Offer, Relieved, exchanges
-from minikube_py.scheduler.flow.graph import Extra, Graph, TaskClass
+from minikube_py.scheduler.flow.graph import Graph, TaskClass
 from minikube_py.scheduler.flow.model import Arcs
 from minikube_py.scheduler.flow.models import model_named
-from minikube_py.scheduler.flow.problem import COST_MAX, Problem
+from minikube_py.scheduler.flow.problem import Problem
 from minikube_py.scheduler.flow.solvers import NUMPY
 from minikube_py.scheduler.objects import PODS, project_pod
 
@@ -72,7 +72,7 @@ def test_no_way_to_a_machine_carries_more_pods_of_a_class_than_fit_there(
     seed: int, tiers: int, classes: list[tuple[int, list[int]]], priced: set[int]
 ) -> None:
     cluster = cluster_of(MACHINES)
-    graph = Graph(Crowding(seed, tiers), cluster.columns, extra=dict.fromkeys(priced, Extra(3, -COST_MAX)))
+    graph = Graph(Crowding(seed, tiers), cluster.columns, extra=dict.fromkeys(priced, 3))
     problem = graph.build(classes_of(cluster, classes))
     flow = NUMPY.solve(problem)
     on: Counter[int] = Counter()
@@ -164,9 +164,7 @@ def test_machines_without_the_victims_of_their_offers_are_as_if_those_had_never_
     there = {uid: info for info in columns.by_slot if info is not None for uid in info.pods if rng.randrange(2)}
     offered = [info for info in columns.by_slot if info is not None and rng.randrange(4)]
     found = {
-        info.slot: Offer(
-            info, tuple(each for uid, each in info.pods.items() if uid in there), rng.randrange(9), rng.randrange(-9, 0)
-        )
+        info.slot: Offer(info, tuple(each for uid, each in info.pods.items() if uid in there), rng.randrange(9))
         for info in offered
     }
     gone = {victim.uid for offer in found.values() for victim in offer.victims}
@@ -188,7 +186,7 @@ def test_machines_without_the_victims_of_their_offers_are_as_if_those_had_never_
         task = Task(waiting, 1, 0.0, "job")
         assert relieved.fit(task).tolist() == plain.fit(task).tolist()
         # So a model prices the place of a victim as a free one, and what it costs to get it.
-        extra = {slot: Extra(offer.price, offer.waits) for slot, offer in found.items()}
+        extra = {slot: offer.price for slot, offer in found.items()}
         of = TaskClass(task, np.array(sorted(found), np.int64), np.ones(len(found), np.int64))
         graph = Graph(model_named(name, {}, random.Random(0)), without, extra=extra)
         problem = graph.build([of])

@@ -190,10 +190,10 @@ def test_a_node_whose_usage_is_not_known_scores_least_and_an_empty_one_is_known(
         plugin.rows.all()
     packing, risk = plugins
     assert [score(stage, packing, new, node) for node in ("dark", "part", "idle")] == [55, 70, 40], "bound a moment ago"
-    assert [score(stage, risk, new, node) for node in ("dark", "part", "idle")] == [0, 0, 100]
+    assert [score(stage, risk, new, node) for node in ("dark", "part", "idle")] == [95, 90, 100], "a moment ago, too"
     stage.clock.minute += 10
     assert [score(stage, packing, new, node) for node in ("dark", "part", "idle")] == [0, 70, 40]
-    assert [score(stage, risk, new, node) for node in ("dark", "part", "idle")] == [0, 95, 100]
+    assert [score(stage, risk, new, node) for node in ("dark", "part", "idle")] == [0, 90, 100]
 
 
 # --- LoadVariationRiskBalancing --------------------------------------------------------------------------------------
