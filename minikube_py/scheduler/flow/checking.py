@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -9,10 +10,11 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from minikube_py.own_code import RAISED, told
-from minikube_py.scheduler.flow.model import Arc, Machines, ModelError, Task
+from minikube_py.scheduler.flow.model import Arc, CostModel, Machines, ModelError, Task
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
 from minikube_py.scheduler.framework import IntArray
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _WIDE: Final = {"i": np.int64, "u": np.uint64, "f": np.float64}
 
@@ -22,6 +24,16 @@ def shown(value: object) -> str:
         return repr(value)[:200]
     except RAISED:
         return f"a {type(value).__name__}"
+
+
+def forget(model: CostModel, tasks: Iterable[Task]) -> None:
+    """The tasks leave the round."""
+    for task in tasks:
+        try:
+            model.remove_task(task)
+        except RAISED:
+            # The model's own cleanup failed, but the pods are placed.
+            logger.exception("remove_task of cost model %s", model.name)
 
 
 class Asking:

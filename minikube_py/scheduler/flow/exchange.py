@@ -19,7 +19,7 @@ import numpy as np
 
 from minikube_py.scheduler.budgets import Budgets
 from minikube_py.scheduler.dry_run import DryRuns, charge, copied
-from minikube_py.scheduler.flow.checking import Asking
+from minikube_py.scheduler.flow.checking import Asking, forget
 from minikube_py.scheduler.flow.graph import Graph, Placement, TaskClass
 from minikube_py.scheduler.flow.model import CostModel, Machine, Machines, Task
 from minikube_py.scheduler.flow.solvers import Solver
@@ -126,6 +126,16 @@ def waiting(model: CostModel, task: Task, asking: Asking) -> int:
     """What one of its pods costs as long as it waits. Raises: ModelError."""
     aside = asking.arc("task -> unscheduled", model.task_to_unscheduled_agg, task).cost
     return aside + asking.arc(f"unscheduled {task.job} -> sink", model.unscheduled_agg_to_sink, task.job).cost
+
+
+def price_of_waiting(model: CostModel, task: Task) -> int:
+    """Outside of a graph. Raises: ModelError."""
+    asking = Asking(model.name, TaskClass.named(task), task)
+    asking.ask("add_task", model.add_task, task)
+    try:
+        return waiting(model, task, asking)
+    finally:
+        forget(model, [task])
 
 
 def displacing(model: CostModel, task: Task, below: int) -> int | None:

@@ -21,7 +21,7 @@ from minikube_py.own_code import RAISED, told
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.budgets import Budgets
 from minikube_py.scheduler.filtering import fitting_of, fitting_slots
-from minikube_py.scheduler.flow.checking import Asking
+from minikube_py.scheduler.flow.checking import forget
 from minikube_py.scheduler.flow.exchange import (
     NODES_MAX,
     Exchange,
@@ -31,8 +31,8 @@ from minikube_py.scheduler.flow.exchange import (
     affordable,
     exchanges,
     offers,
+    price_of_waiting,
     stands,
-    waiting,
 )
 from minikube_py.scheduler.flow.graph import Graph, Placement, Step, TaskClass
 from minikube_py.scheduler.flow.later import Later
@@ -245,7 +245,7 @@ class Rounds:
                 found = self._solved(graph, classes)
         except RAISED as error:
             self._broken([queued for each in classes for queued in each.pods], self._why(error), started_s)
-        self._forget(each.of for each in classes)
+        forget(self._plugin.model, (each.of for each in classes))
         for number, reason in graph.failed.items():
             self._broken(classes[number].pods, str(reason), started_s)
         self._busy_s += self._scheduler.clock.monotonic_s() - began_s
@@ -358,15 +358,6 @@ class Rounds:
                 placements = list(graph.placements(number, flow, problem))
                 found.append((each, placements, graph.unscheduled_price(number, problem)))
         return found
-
-    def _forget(self, tasks: Iterable[Task]) -> None:
-        model = self._plugin.model
-        for task in tasks:
-            try:
-                model.remove_task(task)
-            except RAISED:
-                # The model's own cleanup failed, but the pods are placed.
-                logger.exception("remove_task of cost model %s", model.name)
 
     def _tell_of_machines(self) -> None:
         """Reports added, changed and removed machines to the model. Raises: ModelError."""
@@ -492,7 +483,7 @@ class Rounds:
             return pods
         try:
             self._tell_of_machines()
-            below = self._waiting_price(self._task(pods[0], len(pods), started_s))
+            below = price_of_waiting(self._plugin.model, self._task(pods[0], len(pods), started_s))
             found = await self._offers(pods[0].pod, names, classes, below)
             pods = [queued for queued in pods if self._is_waiting(queued)]
             taken = self._taken(self._task(pods[0], len(pods), started_s), found) if found and pods else []
@@ -515,15 +506,6 @@ class Rounds:
             if known is None or known.uid != uid or not (known.deleting or self._scheduler.is_preempting(by)):
                 del self._leaving[uid]
         return self._plugin.budgets().without(victim for victim, _ in self._leaving.values())
-
-    def _waiting_price(self, task: Task) -> int:
-        """Raises: ModelError."""
-        model, asking = self._plugin.model, Asking(self._plugin.model.name, TaskClass.named(task), task)
-        asking.ask("add_task", model.add_task, task)
-        try:
-            return waiting(model, task, asking)
-        finally:
-            self._forget([task])
 
     async def _offers(self, pod: PodInfo, names: Sequence[Hashable], classes: int, below: int) -> dict[int, Offer]:
         """By slot; yields to the event loop in turns. Raises: ModelError, PluginError."""
@@ -569,7 +551,7 @@ class Rounds:
             return exchanges(graph, plugin.solver, task, found)
         finally:
             self.arcs += graph.size[1]
-            self._forget([task])
+            forget(self._plugin.model, [task])
 
     def _evict(self, queued: QueuedPodInfo, exchange: Exchange, started_s: float) -> None:
         node, victims = exchange.offer.node, exchange.offer.victims
