@@ -145,7 +145,7 @@ def test_cost_models(model: str) -> None:
     case = drawn_case(random.Random(3), Words())
 
     def use(args: dict[str, Any]) -> None:
-        World(Subject(model, args.get("modelArgs") or {}), case).graph()
+        World(Subject(model, args.get("modelArgs") or {}, {}), case).graph()
 
     usual = json.loads(json.dumps({**kind.defaults, **MODEL_ARGS.get(model, {})}))
     judged("FlowPlacement", {"costModel": model, "modelArgs": usual}, use)
