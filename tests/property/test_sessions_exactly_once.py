@@ -164,7 +164,7 @@ class ExactlyOnce(RuleBasedStateMachine):
         if answer[:2] == (32, "SessionExpired"):
             unkept = "too large" in answer[2]
             assert not known or sequence < floor or (unkept and sequence in client.first)
-        elif answer[:2] == (32, "InvalidRequest") and "no more" in answer[2]:
+        elif answer[:2] == (32, "InvalidRequest") and "keeps at most" in answer[2]:
             assert kept >= KEPT and sequence not in client.first
         else:
             assert known and sequence >= floor
