@@ -3,7 +3,8 @@
 Version 3 is one document per group-version, built lazily from the schema's table and the registry. It has every path
 with its verbs and parameters, and every message that they need (`openapi_schemas`). So have the paths above them.
 
-Version 2 is made of these documents (`openapi_v2`), each of which adds a part. Documents and parts are kept by what
+Version 2 is made of these documents (`openapi_v2`), each of which adds a part, and of other servers'
+(`openapi_merging`). Documents and parts are kept by what
 they are made from, so that a new registry makes only those of kinds that changed.
 
 Source: apiserver pkg/endpoints/openapi, kube-openapi pkg/handler3.
@@ -19,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.api import openapi_v2
+from minikube_py.api import openapi_merging, openapi_v2
 from minikube_py.api.custom.kinds import kinds_of
 from minikube_py.api.document import JSON, Document, etag_of, matches, not_changed, parse_accept
 from minikube_py.api.kind import Kind, Subresource
@@ -296,6 +297,10 @@ class Swagger(NamedTuple):
     etag: str
 
 
+_SWAGGERS_MAX: Final = 2
+"""Several servers of a process may have the same registry."""
+Others = tuple[openapi_merging.Foreign, ...]
+"""What other servers add to the document of version 2."""
 Of = tuple[str, str, str]
 """Group, version, and what is made of them: "v3", a document, or "v2", a part."""
 _kept: OrderedDict[tuple[str, str], bytes | openapi_v2.Part] = OrderedDict()
@@ -310,14 +315,14 @@ class OpenApi:
         self._registry = registry
         self._index: bytes | None = None
         self._hashes: dict[tuple[str, str], str] = {}
-        self._swagger: Swagger | None = None
+        self._swaggers: dict[str, Swagger] = {}
 
-    def lacks(self, path: str) -> Of | None:
+    def lacks(self, path: str, others: Others = ()) -> Of | None:
         """What is to be made next for the document at `path`. None: nothing."""
         parts = path.split("/")[1:]
         wanted: list[Of] = []
         if parts == ["openapi", "v2"]:
-            wanted = self._parts if self._swagger is None else []
+            wanted = [] if self._etag(others) in self._swaggers else self._parts
         elif parts[:2] == ["openapi", "v3"] and len(parts) > 2 and (of := self._group_version(parts[2:])):
             wanted = [(*of, "v3")]
         return next((each for each in wanted if (self._hash(*each[:2]), each[2]) not in _kept), None)
@@ -328,12 +333,19 @@ class OpenApi:
         while len(_kept) > 2 * (2 * len(self._parts) + len(self._above)):
             _kept.popitem(last=False)
 
-    def joining(self, path: str) -> Iterator[None]:
+    def joining(self, path: str, others: Others = ()) -> Iterator[None]:
         """Nothing is lacking: the steps that join the document of version 2, if that is the one at `path`."""
-        if path == "/openapi/v2" and self._swagger is None:
-            text, packed = yield from openapi_v2.joining([self._part(*of) for of in self._parts])
-            hashes = "".join(self._hash(*of[:2]) for of in self._parts)
-            self._swagger = Swagger(text, packed, etag_of(hashes.encode()))
+        etag = self._etag(others)
+        if path == "/openapi/v2" and etag not in self._swaggers:
+            text, packed = yield from openapi_merging.joining([self._part(*of) for of in self._parts], others)
+            if len(self._swaggers) >= _SWAGGERS_MAX:
+                self._swaggers.clear()
+            self._swaggers[etag] = Swagger(text, packed, etag)
+
+    def _etag(self, others: Others) -> str:
+        """Of the document of version 2."""
+        hashes = [*(self._hash(*of[:2]) for of in self._parts), *(each.etag for each in others)]
+        return etag_of("".join(hashes).encode())
 
     @cached_property
     def _above(self) -> dict[str, _Above]:
@@ -358,14 +370,19 @@ class OpenApi:
         return _kept.get(key)
 
     def document(
-        self, path: str, accept: str | None, asked_hash: str = "", if_none_match: str | None = None
+        self,
+        path: str,
+        accept: str | None,
+        asked_hash: str = "",
+        if_none_match: str | None = None,
+        others: Others = (),
     ) -> Document | None:
         """The answer to a GET under `/openapi`, None if not found (upstream's 404 has no body).
 
         Status 406 has no body either. Only what is asked for by its hash may be kept forever."""
         parts = [part for part in path.split("/") if part]
         if parts == ["openapi", "v2"]:
-            return self._version_2(accept, if_none_match)
+            return self._version_2(accept, if_none_match, others)
         if parts[:2] != ["openapi", "v3"] or (len(parts) == 2 and path.endswith("/")):
             return None
         if not any(matches(JSON, clause.media) for clause in parse_accept(accept)):
@@ -450,20 +467,19 @@ class OpenApi:
             paths[f"/{name}/"] = _discovery(operation_id, schema, tag, medias)
         return _document(paths, schemas.found, _INFO)
 
-    def make_swagger(self) -> Swagger:
+    def make_swagger(self, others: Others = ()) -> Swagger:
         """In one step."""
-        for _ in self.joining("/openapi/v2"):
+        for _ in self.joining("/openapi/v2", others):
             pass
-        assert self._swagger is not None
-        return self._swagger
+        return self._swaggers[self._etag(others)]
 
-    def _version_2(self, accept: str | None, if_none_match: str | None) -> Document:
+    def _version_2(self, accept: str | None, if_none_match: str | None, others: Others) -> Document:
         headers = {"Vary": "Accept-Encoding\nAccept"}
         for clause in parse_accept(accept):
             as_json = matches(JSON, clause.media)
             if not as_json and clause.media not in _V2_PROTOBUF_ASKED:
                 continue
-            swagger = self._swagger or self.make_swagger()
+            swagger = self.make_swagger(others)
             headers["ETag"] = f'"{swagger.etag}"'
             if not_changed(headers["ETag"], if_none_match):
                 return Document(b"", "", headers, 304)
@@ -487,7 +503,12 @@ documents: Final = lru_cache(8)(OpenApi)
 
 
 def document(
-    path: str, accept: str | None, asked_hash: str = "", if_none_match: str | None = None, registry: Registry = REGISTRY
+    path: str,
+    accept: str | None,
+    asked_hash: str = "",
+    if_none_match: str | None = None,
+    registry: Registry = REGISTRY,
+    others: Others = (),
 ) -> Document | None:
     """`OpenApi.document` of the registry."""
-    return documents(registry).document(path, accept, asked_hash, if_none_match)
+    return documents(registry).document(path, accept, asked_hash, if_none_match, others)

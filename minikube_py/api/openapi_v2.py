@@ -1,6 +1,6 @@
 """OpenAPI version 2, made of the documents of version 3: for kubectl before 1.27 and other clients.
 
-One document has all groups. What version 2 cannot say - alternatives, `nullable`, types beside a reference - is left
+What version 2 cannot say - alternatives, `nullable`, types beside a reference - is left
 out as upstream leaves it out. In protobuf it is gnostic's `openapi.v2.Document`.
 
 Source: kube-openapi pkg/builder, apiextensions-apiserver pkg/controller/openapi/v2, gnostic-models openapiv2.
@@ -9,7 +9,7 @@ Source: kube-openapi pkg/builder, apiextensions-apiserver pkg/controller/openapi
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,7 @@ from minikube_py.api.protobuf_writing import sized, varint
 Json = dict[str, Any]
 _V3: Final = "#/components/schemas/"
 _V2: Final = "#/definitions/"
-_GVK: Final = "x-kubernetes-group-version-kind"
+GVK: Final = "x-kubernetes-group-version-kind"
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
 _BEYOND: Final = frozenset(("default", "oneOf", "anyOf", "allOf", "not", "nullable"))
 _SPECIAL: Final[dict[str, Json]] = {
@@ -36,7 +36,7 @@ TOKEN: Final = {
 
 
 class Entry(NamedTuple):
-    """A path or a definition with its name, as a member in JSON and as a field in protobuf."""
+    """A path, a definition or a parameter with its name, as a member in JSON and as a field in protobuf."""
 
     json: bytes
     protobuf: bytes
@@ -56,63 +56,49 @@ def part(told: Json) -> Part:
     schemas = {name: definition(name, schema) for name, schema in told["components"]["schemas"].items()}
     return Part(
         told["info"],
-        {path: _entry("PathItem", path, item) for path, item in paths.items()},
-        {name: _entry("Schema", name, _in_order(schema)) for name, schema in schemas.items()},
+        {path: entry("PathItem", path, item) for path, item in paths.items()},
+        {name: entry("Schema", name, in_order(schema)) for name, schema in schemas.items()},
     )
 
 
-def _in_order(schema: Json) -> Json:
-    if _GVK in schema:
-        schema[_GVK].sort(key=lambda kind: (kind["group"], kind["version"]))
+def in_order(schema: Json) -> Json:
+    if GVK in schema:
+        schema[GVK].sort(key=lambda kind: (kind["group"], kind["version"]))
     return schema
 
 
-def _entry(message: str, name: str, value: Json) -> Entry:
-    inner = _NAMED_IN[message]
-    packed = sized(inner, _text(1, name) + sized(2, _packed(message, value)))
+def entry(message: str, name: str, value: Json) -> Entry:
+    """`message`: PathItem, Schema or Parameter."""
+    inner, put = _NAMED_IN[message]
+    packed = sized(inner, _text(1, name) + put(2, value))
     return Entry(b"%b:%b" % (orjson.dumps(name), orjson.dumps(value)), packed)
 
 
-def joining(parts: Iterable[Part]) -> Generator[None, None, tuple[bytes, bytes]]:
-    """The document that these make together, in JSON and in protobuf; yields between steps."""
-    info: Json = {}
-    paths: dict[str, Entry] = {}
-    found: dict[str, Entry] = {}
-    for each in parts:
-        info = info or each.info
-        paths.update(each.paths)
-        for name, entry in each.definitions.items():
-            found[name] = entry if name not in found or found[name] == entry else _merged(name, found[name], entry)
-        yield
-    named = [(paths[path] for path in sorted(paths)), (found[name] for name in sorted(found))]
-    entries = [list(each) for each in named]
+def whole(
+    info: Json, paths: dict[str, Entry], definitions: dict[str, Entry], parameters: dict[str, Entry]
+) -> Generator[None, None, tuple[bytes, bytes]]:
+    """The document in JSON and in protobuf; yields between steps."""
+    named = [[each[name] for name in sorted(each)] for each in (paths, definitions, parameters)]
     yield
-    members = [b",".join(each.json for each in group) for group in entries]
+    members = [b",".join(each.json for each in group) for group in named]
     yield
-    fields = [b"".join(each.protobuf for each in group) for group in entries]
+    fields = [b"".join(each.protobuf for each in group) for group in named]
     yield
     head = {"swagger": "2.0", "info": info}
     tail = {"securityDefinitions": {"BearerToken": TOKEN}, "security": [{"BearerToken": []}]}
-    middle = b'"paths":{%b},"definitions":{%b}' % (members[0], members[1])
-    text = b"%b,%b,%b" % (orjson.dumps(head)[:-1], middle, orjson.dumps(tail)[1:])
+    more = b'"parameters":{%b},' % members[2] if parameters else b""
+    middle = b'"paths":{%b},"definitions":{%b},%b' % (*members[:2], more)
+    text = b"%b,%b%b" % (orjson.dumps(head)[:-1], middle, orjson.dumps(tail)[1:])
     yield
-    packed = _packed("Document", head), sized(8, fields[0]), sized(9, fields[1]), _packed("Document", tail)
+    shared = sized(10, fields[2]) if parameters else b""
+    packed = _packed("Document", head), sized(8, fields[0]), sized(9, fields[1]), shared, _packed("Document", tail)
     return text, b"".join(packed)
-
-
-def _merged(name: str, first: Entry, second: Entry) -> Entry:
-    """Of messages common to all groups, each group has its own kinds."""
-    kinds, told = (orjson.loads(b"{%b}" % each.json)[name] for each in (first, second))
-    if not (kinds.get(_GVK) and told.get(_GVK)):
-        return second
-    told[_GVK] = [*kinds[_GVK], *(kind for kind in told[_GVK] if kind not in kinds[_GVK])]
-    return _entry("Schema", name, _in_order(told))
 
 
 def definition(name: str, schema: Json) -> Json:
     if schema.get(_PRESERVES):
         # Objects that keep unknown fields are just objects.
-        return {"type": "object", _GVK: schema[_GVK]}
+        return {"type": "object", GVK: schema[GVK]}
     return _schema(schema) | _SPECIAL.get(name, {})
 
 
@@ -320,20 +306,23 @@ _MESSAGES: Final[dict[str, tuple[int, dict[str, tuple[int, _Put]]]]] = {
         "format": (6, _text), "uniqueItems": (19, _whole),
     }),
     "Schema": (31, {
-        "$ref": (1, _text), "format": (2, _text), "title": (3, _text), "description": (4, _text),
+        "$ref": (1, _text), "format": (2, _text), "title": (3, _text), "description": (4, _text), "default": (5, _any),
         "multipleOf": (6, _double), "maximum": (7, _double), "exclusiveMaximum": (8, _whole), "minimum": (9, _double),
         "exclusiveMinimum": (10, _whole), "maxLength": (11, _whole), "minLength": (12, _whole), "pattern": (13, _text),
         "maxItems": (14, _whole), "minItems": (15, _whole), "uniqueItems": (16, _whole), "maxProperties": (17, _whole),
         "minProperties": (18, _whole), "required": (19, _texts), "enum": (20, _all(_any)),
         "additionalProperties": (21, _more), "type": (22, _within(1, put=_texts)),
-        "items": (23, _within(1, put=_message("Schema"))), "properties": (25, _named(1, _message("Schema"))),
+        "items": (23, _within(1, put=_message("Schema"))), "allOf": (24, _all(_message("Schema"))),
+        "properties": (25, _named(1, _message("Schema"))),
         "readOnly": (27, _whole), "example": (30, _any),
     }),
 }  # fmt: skip
 
 
-_NAMED_IN: Final = {"PathItem": 2, "Schema": 1}
-"""The field of the paths, or of the definitions, that holds one of them."""
+_NAMED_IN: Final[dict[str, tuple[int, _Put]]] = {
+    "PathItem": (2, _message("PathItem")), "Schema": (1, _message("Schema")), "Parameter": (1, _parameter_of),
+}  # fmt: skip
+"""The field of the paths, definitions or parameters that holds one of them."""
 
 
 def protobuf(told: Json) -> bytes:

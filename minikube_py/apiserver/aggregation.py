@@ -35,6 +35,7 @@ from minikube_py.containers.remote import Upgrade
 from minikube_py.env import Clock, ended
 
 if TYPE_CHECKING:
+    from minikube_py.api.openapi_merging import Foreign
     from minikube_py.apiserver.core import ApiServer
 
 CHECKS_MAX: Final = 10
@@ -129,6 +130,15 @@ class Aggregation:
     def openapi_paths(self) -> Json:
         """The documents of other servers, by path, as the index of version 3 tells them."""
         return {path: told for each in self._remote.values() for path, told in each.openapi.items()}
+
+    @property
+    def swaggers(self) -> tuple[Foreign, ...]:
+        """Of their documents of version 2, in the order of their groups' priorities, then of names."""
+        told, best = list(self._remote.values()), dict[str, int]()
+        for each in told:
+            best[each.group] = max(best.get(each.group, 0), each.discovered.priorities[0])
+        told.sort(key=lambda each: (-best[each.group], each.name))
+        return tuple(each.swagger for each in told if each.swagger is not None)
 
     def of(self, path: str) -> RemoteService | None:
         """Whose path it is, if it is another server's."""

@@ -23,6 +23,7 @@ from minikube_py.apiserver.metrics import render
 from minikube_py.apiserver.object_store import translated
 
 if TYPE_CHECKING:
+    from minikube_py.api.openapi import Others
     from minikube_py.apiserver.core import ApiServer
 
 METRICS_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -62,10 +63,11 @@ async def answer(request: Request, server: ApiServer) -> Response:
         return found_page
     if first in _CHECKS:
         return await _health(path, request, server)
+    others = server.services.elsewhere.swaggers if path == "/openapi/v2" and server.services.elsewhere else ()
     if first == "openapi":
-        await _make_document(path, server)
+        await _make_document(path, server, others)
     try:
-        found = _document(path, request, server)
+        found = _document(path, request, server, others)
         if found is not None or first != "version":
             return _only_get(request, found or page_not_found())
     except StatusError as error:
@@ -221,14 +223,14 @@ def _paths(registry: Registry) -> list[str]:
     return sorted(paths)
 
 
-async def _make_document(path: str, server: ApiServer) -> None:
+async def _make_document(path: str, server: ApiServer, others: Others) -> None:
     """Once per change of the served kinds, off the event loop: piece by piece, so that others go between, and what is
     made is kept if the request ends."""
     while True:
         async with server.making_document:
             known = _openapi().documents(server.registry)
-            if (of := known.lacks(path)) is None:
-                for _ in known.joining(path):
+            if (of := known.lacks(path, others)) is None:
+                for _ in known.joining(path, others):
                     await asyncio.sleep(0)
                 return
             kinds = [kind for kind in server.registry.kinds if kind.definition]
@@ -244,7 +246,7 @@ def _openapi() -> Any:
     return import_module("minikube_py.api.openapi")
 
 
-def _document(path: str, request: Request, server: ApiServer) -> Response | None:
+def _document(path: str, request: Request, server: ApiServer, others: Others) -> Response | None:
     """None if not found. Raises: StatusError 404, 406."""
     parts = path.strip("/").split("/")
     version = ("", *parts[1:]) if parts[0] == "api" else tuple(parts[1:])
@@ -268,13 +270,14 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
         return _of_tokens(path, request, server)
     if path.startswith("/openapi/"):
         asked_hash = request.query.get("hash", "")
-        found = _openapi().document(path, request.accept, asked_hash, request.if_none_match, server.registry)
+        given = path, request.accept, asked_hash, request.if_none_match, server.registry
+        found = _openapi().document(*given, others)
         if found is not None and path == "/openapi/v3" and server.services.elsewhere:
             paths = orjson.loads(found.body)["paths"] | server.services.elsewhere.openapi_paths()
             found = found._replace(body=orjson.dumps({"paths": dict(sorted(paths.items()))}))
     else:
-        given = path, request.accept, server.address, request.if_none_match, server.registry
-        found = discovery.document(*given, server.services.listed, server.services.remote)
+        told = path, request.accept, server.address, request.if_none_match, server.registry
+        found = discovery.document(*told, server.services.listed, server.services.remote)
     if found is None:
         return None
     answer = Response(found.status, found.body, found.content_type, found.headers)

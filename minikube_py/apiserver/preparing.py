@@ -588,8 +588,8 @@ def open_api(kinds: Registry, definitions: tuple[bytes, ...], of: Of) -> Part | 
 
 
 def late(kinds: Registry, module: str, name: str, *given: Any) -> Any:
-    """A job of a module that few servers need."""
-    run: Callable[..., Any] = getattr(import_module(f"minikube_py.apiserver.{module}"), name)
+    """A job of a module that few servers need, by its name from this package on."""
+    run: Callable[..., Any] = getattr(import_module(f".{module}", __package__), name)
     return run(kinds, *given)
 
 

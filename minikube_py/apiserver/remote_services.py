@@ -4,7 +4,7 @@ Answers are bounded in time and size, and come from one task per APIService. Few
 or never ends does so beside those.
 
 Source: kube-aggregator `pkg/controllers/status/remote`, `pkg/apiserver/handler_discovery.go`,
-`pkg/controllers/openapiv3/aggregator`.
+`pkg/controllers/{openapi,openapiv3}/aggregator`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from minikube_py.api.discovery import AGGREGATED, Remote
-from minikube_py.api.document import object_of, objects, parse_accept, read_object, text, texts
+from minikube_py.api.document import etag_of, object_of, objects, parse_accept, read_object, text, texts
 from minikube_py.api.errors import Json, StatusError, go_quote
 from minikube_py.api.kinds.apiregistration import is_local, with_condition
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.kinds.discovery import ENDPOINTSLICES
 from minikube_py.api.meta import timestamp
+from minikube_py.api.openapi_merging import FOREIGN_BYTES_MAX, Foreign
 from minikube_py.apiserver.api_services import Known
 from minikube_py.apiserver.forwarding import Asked, Opened, Target
 from minikube_py.apiserver.outgoing import DEADLINE, BadAuthority, NoAnswer
@@ -53,6 +54,7 @@ _APART_S: Final = 0.1
 _SLOW_S: Final = 0.25
 """A check that takes longer lets another one begin."""
 _ASKER: Final = (("X-Remote-User", "system:kube-aggregator"),)
+_AGGREGATOR: Final = (("X-Remote-User", "system:aggregator"),)
 _MASTER: Final = (*_ASKER, ("X-Remote-Group", MASTERS))
 _ACCEPTED: Final = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in AGGREGATED
@@ -77,6 +79,9 @@ class RemoteService:
         self.version: str = spec["version"]
         self.openapi: Json = {}
         """Of the index of version 3, by path."""
+        self.swagger: Foreign | None = None
+        """What its document of version 2 adds; as it was last told."""
+        self._tag = ""
         self.discovered = Remote(self.group, self.version, self._priorities, freshness="Stale")
 
     @property
@@ -276,6 +281,10 @@ class RemoteService:
             log.warning("the discovery of the APIService %s: %s", self.name, error)
             self._publish(self.discovered._replace(freshness="Stale"))
             return False
+        try:
+            await self._refresh_swagger(address)
+        except (NoAnswer, StatusError, BadAuthority, ValueError) as error:
+            log.warning("the document of OpenAPI version 2 of the APIService %s: %s", self.name, error)
         return True
 
     def _publish(self, told: Remote) -> None:
@@ -306,8 +315,22 @@ class RemoteService:
             raise NoAnswer(f"failed to download legacy discovery for {self._path}: status {opened.status}")
         return _converted(_bounded(objects(_read(body), "resources"), RESOURCES_MAX, "resources"))
 
+    async def _refresh_swagger(self, address: str) -> None:
+        """Raises: NoAnswer, StatusError, BadAuthority; ValueError if the document cannot be merged."""
+        known = (("If-None-Match", self._tag),) if self._tag else ()
+        opened = await self._opened(address, "/openapi/v2", (*_AGGREGATOR, *known))
+        body = await opened.body(FOREIGN_BYTES_MAX, _ANSWER_S)
+        if opened.status != 200 or not self.group:
+            return
+        root = f"{self._path}/"
+        etag = etag_of(root.encode() + body)
+        if self.swagger is None or self.swagger.etag != etag:
+            work = self._at.server.writer.work
+            self.swagger = await work.run("late", ".api.openapi_merging", "foreign", body, root, etag)
+        self._tag = "".join(opened.headers.get("Etag", ()))
+
     async def _index(self, address: str) -> Json:
-        opened = await self._opened(address, "/openapi/v3", (("X-Remote-User", "system:aggregator"),))
+        opened = await self._opened(address, "/openapi/v3", _AGGREGATOR)
         body = await opened.body(DOCUMENT_BYTES_MAX, _ANSWER_S)
         if opened.status != 200 or not self.group:
             return {}

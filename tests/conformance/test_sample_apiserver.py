@@ -7,13 +7,14 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ours
 import pytest
+from api_targets import original
 from depth import DEEP
 from patience import eventually
-from sample_apiserver import API_SERVICE, Kubectl, Sample, sample_apiserver
+from sample_apiserver import API_SERVICE, GROUP, Kubectl, Sample, sample_apiserver
 
 pytestmark = [
     pytest.mark.original, pytest.mark.slow, pytest.mark.timeout(400),
@@ -76,6 +77,41 @@ def test_kubectl_knows_its_kinds_and_writes_them(world: World) -> None:
         lambda: bans in kubectl.run("create", "--dry-run=server", "-f", "-", given=flunder("banned")).stderr, bans
     )
     kubectl("delete fischer f")
+
+
+def test_version_two_of_openapi_tells_its_kinds_as_upstreams_server_tells_them(
+    world: World, tmp_path: Path
+) -> None:
+    kubectl = world.kubectl
+
+    def told(of: Kubectl) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(of("get --raw /openapi/v2"))
+        return found
+
+    def tells(of: Kubectl) -> bool:
+        return any(GROUP in path for path in told(of)["paths"])
+
+    eventually(lambda: tells(kubectl), "it is merged", pause_s=0.5)
+    assert 'defaults to "Flunder" if reference is set' in kubectl("explain flunders.spec --output=plaintext-openapiv2")
+    with original() as kubeconfig:
+        theirs = Kubectl(str(kubeconfig), tmp_path)
+        # It runs without a certificate by which the other server would believe it.
+        theirs("create clusterrolebinding anybody --clusterrole=system:discovery --group=system:unauthenticated")
+        with sample_apiserver(theirs, tmp_path):
+            eventually(lambda: tells(theirs), "it is merged", pause_s=0.5)
+            assert share(told(theirs)) == share(told(kubectl))
+
+
+def share(document: dict[str, Any]) -> dict[str, Any]:
+    """The paths and definitions of its group, and the names that were found for what they share with other groups."""
+    return {
+        part: {
+            name: json.dumps(each, sort_keys=True)
+            for name, each in document[part].items()
+            if GROUP in name or "wardle" in name
+        }
+        for part in ("paths", "definitions")
+    } | {"renamed": sorted(name for name in document["definitions"] if name[-3:-1] == "_v")}
 
 
 def test_a_watch_tells_each_change(world: World) -> None:

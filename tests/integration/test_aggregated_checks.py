@@ -15,6 +15,7 @@ from test_aggregated_apis import PLAIN, SERVICES, World, world
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.kinds.apiregistration import APISERVICES
+from minikube_py.api.openapi_merging import FOREIGN_BYTES_MAX
 from minikube_py.apiserver import remote_services, system
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.outgoing import FrontProxy
@@ -203,3 +204,47 @@ def test_without_connections_one_that_names_a_service_already_can_be_changed() -
     for new, before in ((old, None), (moved, old), (old, {**old, "spec": {"group": GROUP, "version": "v1"}})):
         with pytest.raises(StatusError, match=r"spec\.service"):
             check(new, before, here)
+
+
+async def test_its_document_of_version_two_is_merged_as_it_was_last_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_services, "_REFRESH_S", 0.0)
+    monkeypatch.setattr(remote_services, "_RESYNC_S", 0.01)
+    item = {"get": {"operationId": "x", "responses": {"200": {"description": "", "schema": {"type": "string"}}}}}
+
+    def tells(path: str) -> None:
+        text = json.dumps({"paths": {path: item, "/api/": item}}).encode()
+        head = f'HTTP/1.1 200 OK\r\nEtag: "{path}"\r\nContent-Length: {len(text)}\r\n\r\n'
+        world.other.says["/openapi/v2"] = head.encode() + text
+
+    async def merged(path: str) -> bool:
+        status, found, headers = await world.ask("GET", "/openapi/v2")
+        assert status == 200 and "/api/v1/pods" in found["paths"]
+        known = await world.ask("GET", "/openapi/v2", **{"If-None-Match": headers["ETag"]})
+        return found["paths"].get(path) == item and known[0] == 304
+
+    tells(f"{ROOT}/a")
+    await world.registered()
+    await until(lambda: merged(f"{ROOT}/a"), "it is merged")
+
+    def asks_for_what_is_new() -> bool:
+        return any(each.headers.get("if-none-match") == [f'"{ROOT}/a"'] for each in world.other.seen)
+
+    await until(asks_for_what_is_new, "it is asked for what is new")
+    asked = [each for each in world.other.seen if each.target == "/openapi/v2"]
+    assert asked[0].headers["x-remote-user"] == ["system:aggregator"]
+    tells(f"{ROOT}/b")
+    await until(lambda: merged(f"{ROOT}/b"), "what is new is merged")
+    for broken in (b"[]", b'{"paths":1}', b" " * (FOREIGN_BYTES_MAX + 1)):
+        before = len(world.other.seen)
+        world.other.says["/openapi/v2"] = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(broken), broken)
+
+        def asked_again(before: int = before) -> bool:
+            return sum(each.target == "/openapi/v2" for each in world.other.seen[before:]) > 1
+
+        await until(asked_again, "it is asked again")
+        assert await merged(f"{ROOT}/b")
+    await world.told("True")
+    await world.core.done("DELETE", f"{SERVICES}/{NAME}")
+    assert f"{ROOT}/b" not in (await world.ask("GET", "/openapi/v2"))[1]["paths"]
