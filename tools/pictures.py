@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -31,9 +32,9 @@ SUFFIX = ".jsonl.gz"
 
 
 def study(run: str, folder: Path) -> None:
-    """`run`: the name of a committed journal, study and mode. Of a study's second run, only the figures are in docs, by
-    that name."""
-    name, _, mode = run.rpartition("-")
+    """`run`: the name of a committed journal, study and mode, with a number if the mode ran again. Of a study's second
+    run, only the figures are in docs, by that name."""
+    name, mode = study_and_mode(run)
     own = DOCS / f"studies/{name}.toml"
     target = name if name in BUILT_IN else str(own)
     size = [] if mode == "full" else [f"--{mode}"]
@@ -47,6 +48,12 @@ def study(run: str, folder: Path) -> None:
             there = path.name.replace(f"{name}-", f"{run}-", 1) if second else path.name
             if (DOCS / "studies" / there).exists():
                 shutil.copy(path, folder / there)
+
+
+def study_and_mode(run: str) -> tuple[str, str]:
+    """Without the number of a repeat."""
+    name, _, mode = re.sub(r"-\d+$", "", run).rpartition("-")
+    return name, mode
 
 
 def runs() -> list[str]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from statistics import fmean
+
+import pytest
 
 STUDIES = Path(__file__).resolve().parents[3] / "docs/studies"
 POLICIES = ("packed", "spread")
@@ -132,16 +135,161 @@ def test_a_bit_for_each_request_is_exact_and_cheap_to_keep_up_where_the_page_say
         assert known["bytes"] > skyline["bytes"] > found["by-request", policy]["bytes"] > four["bytes"]
 
 
-def test_what_a_skyline_that_waits_costs_is_what_the_page_says() -> None:
-    document = json.loads((STUDIES / "lazy-skyline-report.json").read_text(encoding="utf-8"))
-    evidence = {each["name"]: each["evidence"] for each in document["findings"]}
-    for name, figure, said in (
-        ("P1", "0.818 [0.781, 0.856]", "0.82 (0.78 to 0.86)"),
-        ("P2", "0.629 [0.497, 0.798]", "0.63 (0.50 to 0.80)"),
-        ("P3", "0.287 [0.173, 0.476]", "0.29 (0.17 to 0.48)"),
-        ("P7", "0.815 [0.7, 0.949]", "0.82 (0.70 to 0.95)"),
-        ("P8", "1.03 [0.919, 1.15]", "1.03 (0.92 to 1.15)"),
-        ("P14", "1.52 [1.18, 1.96]", "1.52, 1.18 to 1.96"),
-        ("P15", "1.92 [1.53, 2.42]", "1.92, 1.53 to 2.42"),
+def evidence_of(study: str) -> dict[str, tuple[float, ...]]:
+    """By prediction, the figure and the ends of its interval."""
+    document = json.loads((STUDIES / f"{study}-report.json").read_text(encoding="utf-8"))
+    found = {}
+    for each in document["findings"]:
+        value = re.search(r": (\S+) \[(\S+), (\S+)\]", each["evidence"])
+        assert value is not None, each
+        found[each["name"]] = tuple(map(float, value.groups()))
+    return found
+
+
+@pytest.mark.parametrize("name", ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P9", "P10", "P11", "P13", "P16", "P17"])
+def test_what_a_skyline_that_waits_costs_is_what_the_page_says(name: str) -> None:
+    value, low, high = evidence_of("lazy-skyline")[name]
+    digits = 1 if value > 2 else 2
+    assert f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})" in page()
+
+
+def test_what_learned_and_given_bits_cost_beside_a_skyline_that_waits_is_what_the_page_says() -> None:
+    found = evidence_of("lazy-skyline")
+    for name in ("P14", "P15"):
+        assert "{:.2f}, {:.2f} to {:.2f}".format(*found[name]) in page()
+    assert "1.03 (0.997 to 1.07) (P8)" in page() and found["P8"] == (1.03, 0.997, 1.07)
+
+
+WAITS = (
+    ("openb, one change a request", 0, ("packed", "spread")),
+    ("openb, ten changes, two lists", 1, ("packed", "spread")),
+    ("DLRM without rules, one change", 2, ("none packed", "none spread")),
+    ("DLRM with all rules, one change", 2, ("all packed", "all spread")),
+    ("synthetic, correlation 0 and -0.8, one change", 3, ("0", "-0.8")),
+    ("synthetic, ten changes", 4, ("0", "-0.8")),
+)
+
+
+def waiting(table: int) -> Figures:
+    """As `figures`, of lazy-skyline, whose tables have one factor or two."""
+    shown = json.loads((STUDIES / "lazy-skyline-report.json").read_text(encoding="utf-8"))["tables"][table]
+    first = shown["columns"].index("clusters")
+    return {
+        (name, " ".join(map(str, row[: first - 1]))): {
+            head: float(str(cell).split()[0])
+            for head, cell in zip(shown["columns"][first + 1 :], row[first:], strict=True)
+            if cell != "-"
+        }
+        for name, *row in shown["rows"]
+    }
+
+
+@pytest.mark.parametrize(("title", "table", "levels"), WAITS)
+def test_from_which_price_a_skyline_that_waits_pays_is_what_the_report_gives(
+    title: str, table: int, levels: tuple[str, str]
+) -> None:
+    """Against four max vectors, of both skylines; and from which price the one that is kept up at once costs less."""
+    found, cells = waiting(table), []
+    for first in ("", "@first"):
+        prices: dict[str, list[float]] = {"skyline": [], "skyline-repaired": [], "up to": []}
+        for level in levels:
+            four, at_once, waits = (
+                found[name + first, level] for name in ("max-vectors-4", "skyline", "skyline-repaired")
+            )
+            for name, front in (("skyline", at_once), ("skyline-repaired", waits)):
+                saved = four["opened_in_all"] - front["opened_in_all"]
+                prices[name].append((front["turn_us"] - four["turn_us"]) / saved)
+            if table < 3:
+                more = waits["opened_in_all"] - at_once["opened_in_all"]
+                prices["up to"].append((at_once["turn_us"] - waits["turn_us"]) / more)
+            elif waits["in_vain"]:
+                prices["up to"].append((at_once["turn_us"] - waits["turn_us"]) / waits["in_vain"])
+        for each in prices.values():
+            each.sort()
+        cells += [f"{low:,.0f} to {high:,.0f}" for low, high in (prices["skyline"], prices["skyline-repaired"])]
+        if table < 3:
+            cells.append("{:,.0f} to {:,.0f}".format(*prices["up to"]))
+        else:
+            bound = 10 ** (len(str(int(prices["up to"][0]))) - 1)
+            cells.append(f"over {int(prices['up to'][0] / bound) * bound:,}")
+    assert f"| {title} | {' | '.join(cells)} |" in page()
+
+
+def test_the_readme_gives_what_a_search_costs_in_all_as_the_report_does() -> None:
+    found = waiting(0)
+    readme = (STUDIES / "../../README.md").read_text(encoding="utf-8")
+    for front, words in (
+        ("max-vectors-4", "| four maxima a shard |"),
+        ("skyline", "| a skyline: the nodes"),
+        ("skyline-repaired", "| a skyline that is formed again"),
+        ("by-request@known", "| a bit for each distinct request"),
+        ("oracle", "| a copy of what all"),
     ):
-        assert figure in evidence[name] and said in page()
+        ends = sorted({f"{found[f'{front}@first', each]['whole_cost_at_100_us']:.0f}" for each in POLICIES})
+        (line,) = [each for each in readme.splitlines() if each.startswith(words)]
+        assert line.endswith(f" {' to '.join(ends)} |"), line
+    ends = sorted(f"{found['by-request@first', each]['whole_cost_at_100_us']:.0f}" for each in POLICIES)
+    assert f"learned, {' to '.join(ends)} |" in readme
+    grid = waiting(3)
+    copies, waits = (
+        [grid[f"{front}@first", each]["turn_us"] for each in ("0", "-0.8")] for front in ("oracle", "skyline-repaired")
+    )
+    times = [copy / wait for copy, wait in zip(copies, waits, strict=True)]
+    assert f"{min(times):.1f} to {max(times):.1f} times the CPU of the skyline that waits" in " ".join(readme.split())
+
+
+def test_what_fronts_cost_in_turns_is_what_the_page_says() -> None:
+    found = waiting(0)
+    for front, words in (
+        ("oracle", "all nodes"),
+        ("by-request@known", "a bit for each request, all known"),
+        ("by-request", "the same, learned when asked"),
+        ("max-vectors-4", "four max vectors"),
+        ("skyline", "skyline, kept up at once"),
+        ("skyband-4", "skyband of 4, kept up at once"),
+        ("skyline-dirty", "skyline, formed before it lets through"),
+        ("skyline-repaired", "**skyline, formed after an opening in vain**"),
+    ):
+        cells = []
+        for head, form in (
+            ("turn_us", ",.0f"),
+            ("opened_in_all", ".2f"),
+            ("whole_cost_at_100_us", ",.0f"),
+            ("whole_cost_at_400_us", ",.0f"),
+        ):
+            cells.append(" and ".join(f"{found[f'{front}@first', each][head]:{form}}" for each in POLICIES))
+        assert f"| {words} | {' | '.join(cells)} |" in page()
+
+
+def test_both_runs_of_the_bounded_skylines_costs_are_told() -> None:
+    first, again = (evidence_of(each) for each in ("bounded-skyline-cost", "bounded-skyline-cost-quick-2"))
+    for name, what in (("P1", "below 0.9"), ("P2", "more than"), ("P7", "more than")):
+        assert f"| {name}: " in page() and what in page()
+        for found in (first[name], again[name]):
+            value, low, high = (f"{each:.3g}" for each in found)
+            assert re.search(rf"\| {name}: [^|]*\|[^\n]*{value}0? \({low}0? to {high}0?\)", page())
+
+
+def test_the_page_of_prediction_has_what_the_report_gives() -> None:
+    shown = json.loads((STUDIES / "prediction-curves-report.json").read_text(encoding="utf-8"))["tables"]
+    (table,) = [each for each in shown if each["title"] == "CPU alone limits: usable at equal violations"]
+    at = table["columns"].index("usable at violations of at most 0.01")
+    gains = {(row[0], row[1]): str(row[at]) for row in table["rows"]}
+    told = (STUDIES.parent / "prediction.md").read_text(encoding="utf-8")
+    for family, words in (
+        ("ratio", "a fixed ratio of requests"),
+        ("n-sigma-2h", "N-sigma, two hours of samples"),
+        ("percentile-2h", "percentile, two hours"),
+        ("n-sigma-30min", "N-sigma, half an hour"),
+        ("percentile-30min", "percentile, half an hour"),
+        ("ewma-30min", "EWMA, half an hour"),
+        ("holt-winters-30min", "Holt-Winters, half an hour"),
+    ):
+        (line,) = [each for each in told.splitlines() if each.startswith(f"| {words} |")]
+        for cell, usage in zip(line.split("|")[2:4], ("replayed", "busy"), strict=True):
+            numbers = [float(each) for each in re.findall(r"[\d.]+", gains[family, usage])]
+            assert [float(each) for each in re.findall(r"[\d.]+", cell)] == numbers, line
+            assert ("its most" in cell) == ("its most" in gains[family, usage])
+    for name, found in evidence_of("prediction-curves").items():
+        if name in ("P1", "P2", "P4", "P9"):
+            assert "{:.2f} [{:.2f}, {:.2f}]".format(*found) in told

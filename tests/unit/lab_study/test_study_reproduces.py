@@ -54,14 +54,15 @@ LATER = (
         (Prediction(), "full", "prediction-report"),
         (find(str(STUDIES / "end-to-end.toml")), "medium", "end-to-end-report"),
         (find(str(STUDIES / "end-to-end-room.toml")), "medium", "end-to-end-room-report"),
+        (find(str(STUDIES / "bounded-skyline-cost.toml")), "quick-2", "bounded-skyline-cost-quick-2-report"),
         *((find(str(STUDIES / f"{each}.toml")), "quick", f"{each}-report") for each in LATER),
     ],
-    ids=("emptiness", "emptiness, all lists", "prediction", "end-to-end", "end-to-end, with room", *LATER),
+    ids=("emptiness", "emptiness, all lists", "prediction", "end-to-end", "end-to-end, with room", "a repeat", *LATER),
 )
 def test_the_committed_journal_of_a_contest_gives_its_report(study: Any, mode: str, report: str) -> None:
     lines = gzip.decompress((STUDIES / f"data/{study.name}-{mode}.jsonl.gz").read_bytes()).splitlines()
     header, *records = map(orjson.loads, lines)
-    design = study.load(mode)
+    design = study.load(mode.partition("-")[0])
     assert header["design"] == digest(design)
     measured = Measured(design, records, labels_beside(study.packaged), study.shares)
     document = json.loads((STUDIES / f"{report}.json").read_text())
