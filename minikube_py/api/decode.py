@@ -161,7 +161,8 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
         from minikube_py.api.former_versions import in_present_words
 
         if (present := in_present_words(value, expected.api_version)) is not None:
-            value, said = present, (expected.kind, expected.api_version)
+            found, more = decode_value(expected, present[0], strict)
+            return found, [*present[1], *more] if strict else []
     if said == (expected.kind, expected.api_version):
         try:
             checker(expected.message)(value)

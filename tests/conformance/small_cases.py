@@ -62,6 +62,37 @@ def _former() -> Iterator[Ask]:
             yield Ask("former version", "PATCH", f"{at}/former", body, _MERGE)
             yield Ask("former version", "PATCH", f"{at}/former", [{"op": "replace", "path": "/apiVersion", "value": version}], _JSON_PATCH)
             yield Ask("former version", "POST", at, {**body, "metadata": {"name": "other"}, **more})
+    yield from _former_fields(rights)
+
+
+def _former_fields(rights: str) -> Iterator[Ask]:
+    """Fields that only those versions have."""
+    at = f"{APPS}/deployments/former"
+    kept = {"metadata": {"annotations": {"deprecated.deployment.rollback.to": "2", "a": "b"}}}
+    for version in ("apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"):
+        for rollback in ({}, {"revision": 3}, {"revision": None}, {"revision": -1}, None, {"revision": 1, "x": 1}, {"revision": "3"}, {"revision": 1.5}, {"revision": 1 << 63}, 7, [], "absent"):
+            yield Ask("setup", "PATCH", at, kept, _MERGE)
+            spec = {} if rollback == "absent" else {"spec": {"rollbackTo": rollback}}
+            yield Ask("former fields", "PATCH", at, {"apiVersion": version, **spec}, _MERGE)
+        yield Ask("former fields", "PATCH", f"{at}?fieldValidation=Strict", {"apiVersion": version, "spec": {"rollbackTo": {"revision": 1, "x": 1}}}, _MERGE)
+    at = f"{APPS}/daemonsets/former"
+    for version in ("apps/v1beta2", "extensions/v1beta1"):
+        for generation in (7, None, "7"):
+            yield Ask("former fields", "PATCH", at, {"apiVersion": version, "spec": {"templateGeneration": generation}}, _MERGE)
+    at = f"/apis/{rights}/v1/namespaces/{NAMESPACE}/rolebindings"
+    role = {"apiGroup": rights, "kind": "Role", "name": "former"}
+    user, group = ({"kind": kind, "name": "n"} for kind in ("User", "Group"))
+    account = {"kind": "ServiceAccount", "name": "n", "namespace": NAMESPACE}
+    subjects = (
+        [user], [group], [account], [{**user, "name": "*"}], [{**group, "name": "*"}], [{"kind": "Odd", "name": "n"}], [{**user, "apiGroup": rights}], [{**user, "apiVersion": f"{rights}/v1alpha1"}],
+        [{"kind": "Odd", "name": "n", "apiVersion": "odd.example.com/v1"}], [{**account, "apiVersion": "v1"}], [{**user, "apiVersion": "a/b/c"}], [{"kind": "Odd", "name": "n", "apiVersion": "a/b/c"}],
+        [user, {**group, "apiGroup": ""}], [{"name": "n"}], [{**user, "apiVersion": 7}], [None], [7], [], None, "x",
+    )
+    for version in ("v1alpha1", "v1beta1"):
+        yield Ask("setup", "POST", at, {"metadata": {"name": f"former-{version}"}, "roleRef": role, "subjects": [{**user, "apiGroup": rights}]})
+        for each in subjects:
+            yield Ask("former subjects", "PATCH", f"{at}/former-{version}", {"apiVersion": f"{rights}/{version}", "subjects": each}, _MERGE)
+        yield Ask("former subjects", "PATCH", f"{at}/former-{version}?fieldValidation=Strict", {"apiVersion": f"{rights}/{version}", "subjects": [{**user, "apiGroup": rights}]}, _MERGE)
 
 
 def _topology() -> Iterator[Ask]:
