@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -40,7 +41,6 @@ def _raised() -> tuple[type[BaseException], ...]:
     from asyncio import CancelledError
 
     return (Exception, SystemExit, GeneratorExit, CancelledError)
-
 
 
 class BadCode(RequestError):
@@ -147,7 +147,8 @@ def _own_modules(folder: Path) -> Iterator[None]:
     own = _imported.setdefault(folder, {})
     beside = {each.stem for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
     path = {Path(each).resolve() for each in sys.path}
-    others = {name: each for name, each in sys.modules.items() if _hides(name, each, folder, beside, path)}
+    elsewhere = {name for of, each in _imported.items() if of != folder for name in each}
+    others = {name: each for name, each in sys.modules.items() if _hides(name, each, folder, beside, elsewhere, path)}
     for name in others:
         del sys.modules[name]
     sys.modules.update(own)
@@ -165,7 +166,7 @@ def _own_modules(folder: Path) -> Iterator[None]:
         for name in twice:
             sys.modules.pop(name, None)
         sys.modules.update({name: each for name, each in others.items() if name not in twice})
-        if any(len(_folders(name)) > 1 for each in _imported.values() for name in each):
+        if any(count > 1 for count in Counter(name for each in _imported.values() for name in each).values()):
             sys.meta_path.insert(0, _Twice)
 
 
@@ -203,15 +204,15 @@ def _owns(folder: Path, name: str, place: Path, path: set[Path]) -> bool:
     return not installed and not any(_found(each, name, place) for each in path)
 
 
-def _hides(name: str, module: ModuleType, folder: Path, beside: set[str], path: set[Path]) -> bool:
-    """Whether a module that is loaded would be taken for one of the folder. What is installed is what it is called."""
-    top, place = name.partition(".")[0], _place(module)
-    if any(each.get(name) is module for of, each in _imported.items() if of != folder):
+def _hides(name: str, module: ModuleType, folder: Path, beside: set[str], elsewhere: set[str], path: set[Path]) -> bool:
+    """Whether a loaded module would be taken for one of the folder; what is installed is not. A place costs calls."""
+    top = name.partition(".")[0]
+    if name in elsewhere and any(each.get(name) is module for of, each in _imported.items() if of != folder):
         # One that the path leads to is for all, unless the folder has one of that name.
-        return top in beside or not any(_found(each, name, place) for each in path)
+        return top in beside or not any(_found(each, name, _place(module)) for each in path)
     if top not in beside or top in sys.stdlib_module_names or top.startswith("__"):
         return False
-    installed = _INSTALLED.intersection(place.parts) or _PRODUCT in place.parents
+    installed = _INSTALLED.intersection((place := _place(module)).parts) or _PRODUCT in place.parents
     return not installed and not _found(folder, name, place)
 
 

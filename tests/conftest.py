@@ -12,7 +12,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from run_order import spread
-from run_report import RunReport
+from run_report import CpuMeter, RunReport
 from virtual_time import VirtualLoop
 
 from minikube_py.ports.memory import give_back
@@ -105,9 +105,10 @@ def _slow_files() -> frozenset[Path]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(meter := CpuMeter())
     if hasattr(config, "workerinput"):
         return
-    config.pluginmanager.register(RunReport(config.getoption("quick")))
+    config.pluginmanager.register(RunReport(config.getoption("quick"), meter))
     if named := os.environ.get("MINIKUBE_PY_FAILED"):
         config.pluginmanager.register(FailedTests(Path(named)))
 

@@ -133,3 +133,16 @@ def test_the_product_is_no_module_of_the_folder_around_it(tmp_path: Path, monkey
     outer, inner = map(made, folders)
     assert type(outer).__base__ is type(inner).__base__
     assert [each.__name__ for each in own_code.imported_from(tmp_path)] == ["model2"]
+
+
+def test_places_are_looked_up_of_modules_with_a_name_of_the_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a walk of links; a process has thousands of modules, and files are loaded again and again."""
+    asked: list[str] = []
+    place = own_code._place
+    monkeypatch.setattr(own_code, "_place", lambda module: asked.append(module.__name__) or place(module))
+    for number in range(20):
+        text = "import near17 as of\n" + CLASS
+        assert made(files(tmp_path / f"v{number}", near17=f"CENTS = {number}\n", model2=text)).cents == number
+    assert set(asked) == {"near17", "model2"} and len(asked) <= 20 * 6
