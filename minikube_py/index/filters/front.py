@@ -12,8 +12,8 @@ number.
         def put(self, slot: int, point: Point) -> None: ...
         def size_bytes(self) -> int: ...
 
-If it has a method `in_vain(shard)`, whoever opened a shard and found no node with room tells it so, and it may read the
-shard's nodes again at that occasion.
+If it has a method `in_vain(shard, asked)`, whoever opened a shard for a request, of dimensions, and found no node with
+room for it tells it so, and it may read the shard's nodes again at that occasion.
 
 A distribution adds its own by an entry point of the group `minikube_py.fronts`."""
 

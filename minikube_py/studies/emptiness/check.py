@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from minikube_py.errors import RequestError
-from minikube_py.index.filters.front import GROUP, holding
+from minikube_py.index.filters.front import GROUP, Bools, holding
 from minikube_py.index.structure import MISSING, IntArray, Point
 from minikube_py.lab.conformance.check import Failure, Part, Say
 from minikube_py.lab.conformance.laws import failing
@@ -77,6 +77,24 @@ class Verdict(NamedTuple):
     @property
     def holds(self) -> bool:
         return all(part.failure is None for part in self.parts)
+
+
+class Telling(Behind):
+    """Asks one request after the other if the front wants to know which openings were in vain, and tells it. That is
+    part of its answers' time."""
+
+    right: Bools
+    """Of the batch: requests x shards, whether a node has room."""
+
+    def answer(self, asked: Any) -> Any:
+        if not hasattr(self.front, "in_vain"):
+            return super().answer(asked)
+        says = np.ones(self.right.shape, dtype=np.bool_)
+        for row, request in enumerate(asked):
+            says[row] = self.front.passing(request[None])[0]
+            for shard in np.flatnonzero(says[row] & ~self.right[row]).tolist():
+                self.front.in_vain(shard, request)
+        return says
 
 
 def find_front(target: str, options: Mapping[str, int | str]) -> Subject:
@@ -179,8 +197,8 @@ def _run(build: Build, drawn: Steps) -> None:
             raise Broken("a batch is answered as its requests are one by one", f"after {step} changes")
         sizes.append(front.size_bytes())
         if hasattr(front, "in_vain"):
-            for shard in np.flatnonzero((says & ~truth).any(axis=0)).tolist():
-                front.in_vain(shard)
+            for row, shard in np.argwhere(says & ~truth).tolist():
+                front.in_vain(shard, asked[row].copy())
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
         raise Broken("size_bytes is a number of bytes", f"it was {sizes}")
 
@@ -255,9 +273,10 @@ def notes(verdict: Verdict) -> list[str]:
 def _measured(build: Build, world: World) -> tuple[dict[str, float], Failure | None]:
     """Means over the batches. Raises: Broken, StudyError, RequestError, and what the front raises."""
     front = build(world.points, world.shards)
-    bound, candidate = _bound_of(front), Behind(front)
+    bound, candidate = _bound_of(front), Telling(front)
     report: dict[str, Any] = {"asked": [], "wrong": 0, "figures": {}}
     for batch in world.batches:
+        candidate.right = batch.right
         Emptiness().ask(candidate, batch, report)
     figures = {figure: fmean(values) for figure, values in report["figures"].items()}
     if report["wrong"]:

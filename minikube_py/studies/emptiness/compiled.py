@@ -17,6 +17,7 @@ import numpy as np
 from minikube_py.errors import InvalidRequest, to_install
 from minikube_py.index.filters.front import Bools
 from minikube_py.index.structure import LOW, MISSING, IntArray, Point
+from minikube_py.studies.emptiness.by_request import ByRequest
 from minikube_py.studies.emptiness.compiled_rows import (
     Ask,
     Jit,
@@ -30,14 +31,13 @@ from minikube_py.studies.emptiness.compiled_rows import (
 from minikube_py.studies.emptiness.fronts import (
     FRONTS,
     BoundedSkyline,
-    ByRequest,
     JointCells,
     MaxVectors,
     Oracle,
     RangeFilter,
     Skyband,
-    Table,
 )
+from minikube_py.studies.emptiness.table import Table
 
 SUFFIX: Final = "compiled"
 U0, U1 = np.uint64(0), np.uint64(1)
@@ -88,7 +88,7 @@ def form_of(kind: type[Table]) -> Callable[[Any, Jit], tuple[Ask, Take]]:
     for each, form in FORMS.items():
         # Every front is a table, and only the table itself rules out nothing.
         if issubclass(kind, each) and (each is not Table or kind is Table):
-            if kind.put is not each.put and each is Skyband:
+            if kind.put is not each.put and each in (Skyband, ByRequest):
                 break  # It is kept up otherwise than the loops do.
             return form
     raise InvalidRequest(f"the front {kind.front} has no compiled form")

@@ -15,57 +15,14 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.front import Bools, holding
 from minikube_py.index.filters.hashing import mix, mix_many, salt
 from minikube_py.index.structure import LOW, MISSING, IntArray, Point
+from minikube_py.studies.emptiness.by_request import ByRequest, LazyByRequest, Refused
+from minikube_py.studies.emptiness.table import COUNT_BITS, Table
 
 SLOT_BITS: Final = 32
-COUNT_BITS: Final = 16
 MOST_CELLS: Final = 1 << 16
 KEY_BITS: Final = 16
 LEAST_SIDE: Final = 0.02
 """Added to each side of a box, as a share of the largest value, so that those without extent in a dimension differ."""
-
-
-class Table:
-    """The nodes behind a front. They exist independently, and count only when read again."""
-
-    front = "none"
-    bound = 1.0
-
-    def __init__(self, points: IntArray, shards: int) -> None:
-        if shards < 1 or points.ndim != 2 or not points.shape[1]:
-            raise InvalidRequest("a front needs one shard at least, and points of one dimension at least")
-        self.points: IntArray = np.array(points, dtype=np.int64)
-        self.shards, self.dimensions = shards, self.points.shape[1]
-        self.rows_read = 0
-        self.visited: Bools = np.zeros(shards, dtype=np.bool_)
-        """Shards whose nodes were read, for whoever clears it."""
-        highest = np.maximum(self.points, 1).max(axis=0, initial=1)
-        self.point_bits = sum(int(value).bit_length() for value in highest)
-
-    def passing(self, asked: IntArray) -> Bools:
-        return np.ones((len(asked), self.shards), dtype=np.bool_)
-
-    def ask(self, asked: IntArray) -> Iterator[int]:
-        """The shards that pass for one request, of dimensions, in order. Whoever opens them may end it early."""
-        yield from np.flatnonzero(self.passing(asked[None])[0]).tolist()
-
-    def in_vain(self, shard: int) -> None:
-        """Whoever opened the shard has read its nodes, and found none with room."""
-
-    def put(self, slot: int, point: Point) -> None:
-        self.points[slot] = point
-
-    def read(self, shard: int) -> tuple[IntArray, IntArray]:
-        """Rereads the slots and points of a shard."""
-        slots = np.arange(shard, len(self.points), self.shards)
-        self.rows_read += len(slots)
-        self.visited[shard] = True
-        return slots, self.points[slots]
-
-    def size_bytes(self) -> int:
-        return 0
-
-    def held_bytes(self) -> int:
-        return self.size_bytes()
 
 
 class Oracle(Table):
@@ -211,7 +168,7 @@ class RepairedSkyline(Skyline):
     front = "skyline-repaired"
     bound = 1.0
 
-    def in_vain(self, shard: int) -> None:
+    def in_vain(self, shard: int, asked: IntArray) -> None:
         self._build(shard)
 
     def put(self, slot: int, point: Point) -> None:
@@ -473,80 +430,6 @@ class RangeFilter(JointCells):
         return self._layers[:, self._cells(points)[0]]
 
 
-class ByRequest(Table):
-    """One bit for each distinct request and shard: whether some node of the shard has all that it asks for. Exact.
-
-    Nodes that fit are counted, so that a change looks at the requests and at no other node. A request that is not known
-    is compared with all nodes and learned; `most` are held, and one more takes the place of the one asked longest ago.
-    The requests are one table for all shards, in which an amount of 0 stands for none."""
-
-    front = "by-request"
-    bound = 0.0
-
-    def __init__(self, points: IntArray, shards: int, most: int = 1024) -> None:
-        super().__init__(points, shards)
-        if most < 1:
-            raise InvalidRequest(f"most is {most}: it must be 1 at least")
-        self.most = most
-        # Of the `_count[0]` requests held; `_asked` has for each when it was asked, by the number `_count[1]`.
-        self._rows: IntArray = np.full((most, self.dimensions), LOW, dtype=np.int64)
-        self._fitting: IntArray = np.zeros((most, shards), dtype=np.int64)
-        self._asked: IntArray = np.zeros(most, dtype=np.int64)
-        self._count: IntArray = np.zeros(2, dtype=np.int64)
-        self._place: dict[bytes, int] = {}
-
-    def passing(self, asked: IntArray) -> Bools:
-        wanted = np.maximum(asked, LOW, order="C")
-        says: Bools = np.zeros((len(wanted), self.shards), dtype=np.bool_)
-        # Of so few, none takes another's place.
-        for start in range(0, len(wanted), self.most):
-            part = wanted[start : start + self.most]
-            keys = [row.tobytes() for row in part]
-            for number, key in enumerate(keys):
-                if key not in self._place:
-                    self._put_row(self._free(), key, part[number])
-                self._count[1] += 1
-                self._asked[self._place[key]] = self._count[1]
-            says[start : start + self.most] = self._fitting[[self._place[key] for key in keys]] > 0
-        return says
-
-    def _free(self) -> int:
-        held = int(self._count[0])
-        if held < self.most:
-            self._count[0] += 1
-            return held
-        oldest = int(self._asked.argmin())
-        del self._place[self._rows[oldest].tobytes()]
-        return oldest
-
-    def _put_row(self, place: int, key: bytes, row: IntArray) -> None:
-        self._place[key] = place
-        self._rows[place] = row
-        fits = np.flatnonzero((self.points >= row).all(axis=1))
-        self._fitting[place] = np.bincount(fits % self.shards, minlength=self.shards)
-        self.rows_read += len(self.points)
-        self.visited[:] = True
-
-    def put(self, slot: int, point: Point) -> None:
-        new = np.array(point, dtype=np.int64)
-        held = int(self._count[0])
-        rows = self._rows[:held]
-        before, after = ((rows <= each).all(axis=1).astype(np.int64) for each in (self.points[slot], new))
-        self._fitting[:held, slot % self.shards] += after - before
-        self.points[slot] = new
-
-    def table_bytes(self) -> int:
-        held = int(self._count[0])
-        highest = self._rows[:held].max(axis=0, initial=1)
-        return (held * sum(int(value).bit_length() for value in highest) + 7) // 8
-
-    def size_bytes(self) -> int:
-        return self.table_bytes() + (int(self._count[0]) * self.shards + 7) // 8
-
-    def held_bytes(self) -> int:
-        return self.table_bytes() + int(self._count[0]) * self.shards * COUNT_BITS // 8
-
-
 FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "none": (Table, {}),
     "oracle": (Oracle, {}),
@@ -572,5 +455,7 @@ FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "bounded-skyline-8": (BoundedSkyline, {"k": 8}),
     "by-request": (ByRequest, {}),
     "by-request-32": (ByRequest, {"most": 32}),
+    "by-request-lazy": (LazyByRequest, {}),
+    "refused": (Refused, {}),
 }
 """By name: the class and its options."""

@@ -1,4 +1,4 @@
-"""The study `lazy-skyline`: fronts that are repaired by the searches behind them, and all openings charged.
+"""The studies `lazy-skyline` and `lazy-requests`: fronts that learn from searches; every opening counts.
 
 A search asks a front for one request, opens the shards that pass, and tells the front which ones were opened in vain;
 then some nodes change. All of that is one turn, whose CPU time is measured in whole.
@@ -56,6 +56,7 @@ class Searching(Behind):
     def __init__(self, front: Any, columns: int | None, first: bool) -> None:
         super().__init__(front, columns)
         self._first = first
+        self._tell = getattr(front, "in_vain", None)
 
     def answer(self, asked: Any) -> Marks:
         marks: Marks = np.zeros((len(asked), self.front.shards), dtype=np.int8)
@@ -70,10 +71,12 @@ class Searching(Behind):
     def _search(self, turn: Turn, row: Marks) -> None:
         front = self.front
         front.visited[:] = False
-        for shard in front.ask(turn.request[: self.columns]):
+        asked = turn.request[: self.columns]
+        for shard in front.ask(asked):
             row[shard] = OPENED
             if not turn.right[shard]:
-                front.in_vain(shard)
+                if self._tell:
+                    self._tell(shard, asked)
             elif self._first:
                 row[shard + 1 :] = UNTRIED
                 break
@@ -84,7 +87,7 @@ class Searching(Behind):
 
 
 class Searches(Priced):
-    """See docs/studies/lazy-skyline.md."""
+    """See docs/studies/lazy-skyline.md and lazy-requests.md."""
 
     settings = tuple(each for each in Priced.settings if each != "changes_per_batch")
     shares: dict[str, str] = {}

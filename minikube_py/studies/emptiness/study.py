@@ -148,7 +148,7 @@ class Emptiness(Contest):
             if world.known is None or not hasattr(front, "table_bytes"):
                 raise Absent(f"{base} learns no requests, or those of this cluster are not known beforehand")
             # They are learned as it is built.
-            front.passing(np.unique(world.known[:, :columns], axis=0))
+            getattr(front, "begin", front.passing)(np.unique(world.known[:, :columns], axis=0))
         return Behind(front, columns)
 
     def mistakes(self, batch: Batch, answers: Bools) -> int:

@@ -20,8 +20,9 @@ from minikube_py.studies.emptiness import compiled as module
 from minikube_py.studies.emptiness import compiled_rows
 from minikube_py.studies.emptiness.check import _run, steps
 from minikube_py.studies.emptiness.compiled import CompiledFront, form_of, front_of, machine_code
-from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, RangeFilter, Table
+from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, RangeFilter
 from minikube_py.studies.emptiness.study import Behind, World
+from minikube_py.studies.emptiness.table import Table
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/compiled-fronts.toml"
 

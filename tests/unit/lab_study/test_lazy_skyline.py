@@ -14,9 +14,10 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.front import holding
 from minikube_py.lab.study.experiment import find
 from minikube_py.studies.emptiness import check
+from minikube_py.studies.emptiness.by_request import ByRequest
 from minikube_py.studies.emptiness.check import steps
 from minikube_py.studies.emptiness.compiled import form_of
-from minikube_py.studies.emptiness.fronts import FRONTS, ByRequest, DirtySkyline, RepairedSkyline, Skyline
+from minikube_py.studies.emptiness.fronts import FRONTS, DirtySkyline, RepairedSkyline, Skyline
 from minikube_py.studies.emptiness.searches import OPENED, READ, UNTRIED, Searches, Searching, Turn, TurnByTurn
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/lazy-skyline.toml"
@@ -41,7 +42,7 @@ def test_a_stale_member_is_an_upper_bound_until_its_shard_was_opened_in_vain() -
     assert front.passing(np.array([[8, 8]])).tolist() == [[True, False]] and front.rows_read == 0
     front.put(2, (10, 2))
     assert front.members() == 4
-    front.in_vain(0)
+    front.in_vain(0, np.array([8, 8]))
     assert front.passing(np.array([[8, 8], [10, 2]])).tolist() == [[False, False], [True, False]]
     assert (front.rows_read, front.members()) == (2, 3)
 
@@ -57,7 +58,7 @@ def test_after_an_opening_in_vain_a_shard_is_what_a_skyline_says(drawn: Any) -> 
         now[slot] = point
         truth = holding(now, drawn.shards, asked)
         for shard in np.flatnonzero((front.passing(asked) & ~truth).any(axis=0)).tolist():
-            front.in_vain(shard)
+            front.in_vain(shard, asked[0])
             assert (front.passing(asked)[:, shard] == truth[:, shard]).all()
         fresh = Skyline(now, drawn.shards)
         assert not (fresh.passing(asked) & ~front.passing(asked)).any()
@@ -137,7 +138,7 @@ def test_a_turn_has_as_many_changes_as_the_level_says(listed: str) -> None:
 
 
 def test_there_are_no_loops_for_a_front_that_is_kept_up_otherwise() -> None:
-    for name in ("skyline-dirty", "skyline-repaired"):
+    for name in ("skyline-dirty", "skyline-repaired", "by-request-lazy", "refused"):
         with pytest.raises(InvalidRequest, match=f"{name} has no compiled form"):
             form_of(FRONTS[name][0])
 
@@ -146,7 +147,7 @@ def test_front_check_tells_a_front_which_openings_were_in_vain() -> None:
     class Forgetful(RepairedSkyline):
         """After an opening in vain it rules its shard out for good."""
 
-        def in_vain(self, shard: int) -> None:
+        def in_vain(self, shard: int, asked: Any) -> None:
             self._kept[shard] = self._slots[shard] = -1
 
     found = check.check(check.Subject("forgetful", Forgetful), 200, 0, with_bench=False)

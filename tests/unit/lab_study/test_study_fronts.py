@@ -20,11 +20,11 @@ from minikube_py.lab.study.design import StudyError
 from minikube_py.lab.study.experiment import Absent, find
 from minikube_py.lab.study.measured import Measured
 from minikube_py.lab.trace import load
+from minikube_py.studies.emptiness.by_request import ByRequest
 from minikube_py.studies.emptiness.dlrm import GPU_NODE, GPU_NODES, RULES, DlrmCluster, groups
 from minikube_py.studies.emptiness.fronts import (
     FRONTS,
     BoundedSkyline,
-    ByRequest,
     JointCells,
     MaxVectors,
     RangeFilter,
