@@ -79,10 +79,8 @@ def one_round(clock: Clock, model_name: str, solver_name: str, nodes: int, pods:
     now_s = clock.monotonic_s
     began_s = now_s()
     try:
-        with Asking(model.name, "all", tasks[0]).guarded("machines"):
-            for machine in machines:
-                model.add_machine(machine)
-                model.gather_stats(machine)
+        for machine in machines:
+            Asking(model.name, "all", tasks[0]).tell(model, machine)
         problem = graph.build([TaskClass(task, machines.slots, machines.fit(task)) for task in tasks])
         built_s = now_s()
         for failed in graph.failed.values():

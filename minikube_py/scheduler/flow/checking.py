@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from minikube_py.own_code import RAISED, told
-from minikube_py.scheduler.flow.model import Arc, CostModel, Machines, ModelError, Task
+from minikube_py.scheduler.flow.model import Arc, CostModel, Machine, Machines, ModelError, Task
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
 from minikube_py.scheduler.framework import IntArray
 
@@ -37,21 +37,29 @@ def forget(model: CostModel, tasks: Iterable[Task]) -> None:
 
 
 class Asking:
-    """Queries a model about one class of pods. `where`: the class's name; every error names it, the arc and a pod."""
+    """Queries a model about one class of pods, or of machines for all. `where`: the class's name; every error names it,
+    the arc and a pod."""
 
-    def __init__(self, model: str, where: str, task: Task) -> None:
+    def __init__(self, model: str, where: str = "all", task: Task | None = None) -> None:
         self._model = model
         self._where = where
         self._task = task
 
     def fail(self, arc: str, text: str) -> ModelError:
-        pod = self._task.name
+        pod = "(none)" if self._task is None else self._task.name
         return ModelError(f"cost model {self._model}: class {self._where}, arc {arc}, pod {pod}: {text}")
 
     def ask(self, arc: str, question: Callable[..., T], *given: Any) -> T:
         """Raises: ModelError."""
         with self.guarded(arc):
             return question(*given)
+
+    def tell(self, model: CostModel, machine: Machine, new: bool = True) -> None:
+        """Of a machine that has come, or changed. Raises: ModelError."""
+        with self.guarded(f"machine {machine.name}"):
+            if new:
+                model.add_machine(machine)
+            model.gather_stats(machine)
 
     @contextmanager
     def guarded(self, arc: str) -> Iterator[None]:

@@ -21,7 +21,7 @@ from minikube_py.own_code import RAISED, told
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.budgets import Budgets
 from minikube_py.scheduler.filtering import fitting_of, fitting_slots
-from minikube_py.scheduler.flow.checking import forget
+from minikube_py.scheduler.flow.checking import Asking, forget
 from minikube_py.scheduler.flow.exchange import (
     NODES_MAX,
     Exchange,
@@ -364,27 +364,20 @@ class Rounds:
         columns, model = self._columns, self._plugin.model
         changed = columns.changed_since(self._version) if self._version >= 0 else None
         slots: Iterable[int] = range(columns.size) if changed is None else dict.fromkeys(changed)
-        name = ""
-        try:
-            # A name may have moved to another slot: removals first.
-            for slot in slots:
-                info = columns.by_slot[slot]
-                if slot in self._known and (info is None or not info.present or info.name != self._known[slot]):
-                    name = self._known.pop(slot)
-                    model.remove_machine(name)
-            for slot in slots:
-                info = columns.by_slot[slot]
-                if info is None or not info.present:
-                    continue
-                name = info.name
-                if slot not in self._known:
-                    self._known[slot] = name
-                    model.add_machine(Machine(info))
-                model.gather_stats(Machine(info))
-        except RAISED as error:
-            self._version = -1
-            text = f"cost model {model.name}: class all, arc machine {name}, pod (none): {told(error)}"
-            raise ModelError(text) from error
+        # After an error all are told again.
+        self._version, asking = -1, Asking(model.name)
+        # A name may have moved to another slot: removals first.
+        for slot in slots:
+            info = columns.by_slot[slot]
+            if slot in self._known and (info is None or not info.present or info.name != self._known[slot]):
+                name = self._known.pop(slot)
+                asking.ask(f"machine {name}", model.remove_machine, name)
+        for slot in slots:
+            info = columns.by_slot[slot]
+            if info is not None and info.present:
+                new = slot not in self._known
+                self._known[slot] = info.name
+                asking.tell(model, Machine(info), new)
         self._version = columns.version
 
     # --- repair and commit ------------------------------------------------------------------------------------------
