@@ -1,157 +1,98 @@
-"""The templates of workload objects: YAML with `{{ .Index }}`, `{{ .Count }}` and numeric functions.
+"""The templates of workload objects: Go's templates, by the engine of KWOK's stages, with upstream's functions.
 
-That is the subset of Go's templates in upstream's files; anything else in braces is an error that names it.
 Source: `getTemplateFuncs` in test/integration/scheduler_perf/operations.go.
 """
 
 from __future__ import annotations
 
 import math
-import re
+import operator
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 from minikube_py.api import yaml_text
 from minikube_py.errors import InvalidRequest
-
-Number = int | float
-Scope = dict[str, int]
-Term = Callable[[Scope], Number]
-
-_ACTION: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_TOKEN: Final = re.compile(r"\s*([()]|[+-]?\.?\d(?:[eE][+-]|[\w.])*|\.\w*|\w+|\S)")
-_INT: Final = re.compile(r"[+-]?\d+")
-_FLOAT: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+from minikube_py.stages.errors import NotUnderstood, StageFailed
+from minikube_py.stages.go_values import Float, Int
+from minikube_py.stages.template import compile
+from minikube_py.stages.template_syntax import Param, Text
 
 
-def _divide(a: Number, b: Number) -> float:
+def _divide(a: float, b: float) -> float:
     if b == 0:
-        raise InvalidRequest("division by zero")
+        raise StageFailed("division by zero")
     return a / b
 
 
-def _mod(a: Number, b: Number) -> int:
+def _mod(a: float, b: float) -> float:
     if not int(b):
-        raise InvalidRequest("division by zero")
+        raise StageFailed("division by zero")
     # Go's remainder has the sign of the dividend.
-    return int(math.fmod(int(a), int(b)))
+    return math.fmod(int(a), int(b))
 
 
-def _product(*numbers: Number) -> float:
-    return math.prod(map(float, numbers))
-
-
-def _total(*numbers: Number) -> float:
-    return float(sum(map(float, numbers)))
-
-
-_FUNCTIONS: Final[dict[str, tuple[Callable[..., Number], bool]]] = {
-    "AddFloat": (_total, False),
-    "AddInt": (lambda *numbers: int(_total(*numbers)), False),
-    "DivideFloat": (_divide, True),
-    "DivideInt": (lambda a, b: int(_divide(a, b)), True),
-    "Mod": (_mod, True),
-    "MultiplyFloat": (_product, False),
-    "MultiplyInt": (lambda *numbers: int(_product(*numbers)), False),
-    "SubtractFloat": (lambda a, b: float(a) - float(b), True),
-    "SubtractInt": (lambda a, b: int(float(a) - float(b)), True),
+_TWO, _ANY = Param(("any", "any")), Param(("any",), several=True)
+_FUNCTIONS: Final[dict[str, tuple[Callable[..., float], Param]]] = {
+    "Add": (lambda *numbers: sum(numbers), _ANY),
+    "Divide": (_divide, _TWO),
+    "Multiply": (lambda *numbers: math.prod(numbers), _ANY),
+    "Subtract": (operator.sub, _TWO),
 }
-"""By name; whether it takes exactly two arguments."""
-_SCOPE: Final = ("Index", "Count")
 
 
-def go_number(value: Number) -> str:
-    """As Go's fmt prints it. Raises: InvalidRequest from 1e21 on, where upstream's HTML escaping would corrupt it."""
+def _called(function: Callable[..., float], kind: type[Int | Float], *given: Any) -> Int | Float:
+    """In floats, as upstream. Raises: StageFailed, also from 1e21 on, which upstream's HTML escaping would corrupt."""
+    if not all(isinstance(each, int | float) for each in given):
+        raise StageFailed(f"numbers are expected, not {list(given)}")
+    value = function(*map(float, given))
     if abs(value) >= 1e21:
-        raise InvalidRequest(f"{value} is too large for a template")
-    if isinstance(value, float) and (value.is_integer() or abs(value) >= 1e16):
-        return str(int(value))
-    return str(value)
+        raise StageFailed(f"{value} is too large for a template")
+    return kind(value)
+
+
+_DOORS: Final = {
+    f"{name}{kind.__name__}": (partial(_called, function, kind), param)
+    for name, (function, param) in _FUNCTIONS.items()
+    for kind in (Float, Int)
+} | {"Mod": (partial(_called, _mod, Int), _TWO)}
+
+
+class _Data(dict[str, Any]):
+    def get(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            raise StageFailed(f".{name} is not there; there are .Index and .Count")
+        return self[name]
 
 
 class Template:
     """A file's text. `render` gives the object for one index out of a count."""
 
     def __init__(self, text: str, place: str) -> None:
+        """Raises: InvalidRequest."""
         self._place = place
-        self._parts: list[str | Term] = []
-        end = 0
-        for action in _ACTION.finditer(text):
-            self._parts += [text[end : action.start()], self._action(action[1])]
-            end = action.end()
-        self._parts.append(text[end:])
-        if any("{{" in part for part in self._parts if isinstance(part, str)):
-            raise InvalidRequest(f"{place}: an action that begins with {{{{ does not end")
+        try:
+            self._template = compile(text, {name: param for name, (_, param) in _DOORS.items()})
+        except NotUnderstood as error:
+            raise InvalidRequest(f"{place}: line {error.line}: {error}") from None
 
     @property
     def is_fixed(self) -> bool:
         """Whether the object is the same for all indexes."""
-        return len(self._parts) == 1
+        return all(isinstance(each, Text) for each in self._template.nodes)
 
     def text(self, index: int = 0, count: int = 1) -> str:
-        scope = {"Index": index, "Count": count}
+        """Raises: InvalidRequest."""
+        data = _Data(Index=Int(index), Count=Int(count))
         try:
-            return "".join(part if isinstance(part, str) else go_number(part(scope)) for part in self._parts)
-        except (InvalidRequest, OverflowError) as error:
+            return self._template.render(data, {name: door for name, (door, _) in _DOORS.items()})
+        except (StageFailed, OverflowError) as error:
             raise InvalidRequest(f"{self._place}: {error}") from None
 
     def render(self, index: int = 0, count: int = 1) -> dict[str, Any]:
         """A new object each time. Raises: InvalidRequest."""
         return read_object(self.text(index, count), self._place)
-
-    # --- inside braces ------------------------------------------------------------------------------------------------
-
-    def _action(self, inner: str) -> Term:
-        tokens = _TOKEN.findall(inner)
-        if inner[:1] == "-" or inner[-1:] == "-":
-            raise self._refused(inner, "trimmed spaces are")
-        if not tokens:
-            raise InvalidRequest(f"{self._place}: {{{{{inner}}}}}: missing value for command")
-        term = self._call(tokens, inner)
-        if tokens:
-            raise self._refused(inner, f"{tokens[0]} is")
-        return term
-
-    def _refused(self, inner: str, what: str) -> InvalidRequest:
-        known = ", ".join(_FUNCTIONS)
-        return InvalidRequest(
-            f"{self._place}: {{{{{inner}}}}}: {what} not read here; there are .Index, .Count, numbers, parentheses "
-            f"and {known}"
-        )
-
-    def _call(self, tokens: list[str], inner: str) -> Term:
-        if tokens[0] not in _FUNCTIONS:
-            return self._value(tokens, inner)
-        name = tokens.pop(0)
-        function, is_binary = _FUNCTIONS[name]
-        arguments = []
-        while tokens and tokens[0] not in (")", "|"):
-            arguments.append(self._value(tokens, inner))
-        if is_binary and len(arguments) != 2:
-            raise InvalidRequest(
-                f"{self._place}: {{{{{inner}}}}}: wrong number of args for {name}: want 2 got {len(arguments)}"
-            )
-        return lambda scope: function(*(argument(scope) for argument in arguments))
-
-    def _value(self, tokens: list[str], inner: str) -> Term:
-        token = tokens.pop(0)
-        if token == "(":
-            term = self._call(tokens, inner) if tokens else None
-            if term is None or not tokens or tokens.pop(0) != ")":
-                raise InvalidRequest(f"{self._place}: {{{{{inner}}}}}: unclosed left paren")
-            return term
-        if token[:1] == "." and token[1:] in _SCOPE:
-            name = token[1:]
-            return lambda scope: scope[name]
-        if _INT.fullmatch(token):
-            whole = int(token)
-            return lambda _: whole
-        if _FLOAT.fullmatch(token):
-            number = float(token)
-            return lambda _: number
-        raise self._refused(inner, f"{token} is")
 
 
 def read_yaml(text: str, place: str) -> Any:
