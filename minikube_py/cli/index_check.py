@@ -21,7 +21,8 @@ from minikube_py.cli.table import table
 from minikube_py.errors import to_install
 
 if TYPE_CHECKING:
-    from minikube_py.lab.conformance.check import Part, Verdict
+    from minikube_py.lab.conformance.check import Verdict
+    from minikube_py.lab.conformance.judging import Part
 
 EXAMPLES = 400
 

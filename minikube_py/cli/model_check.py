@@ -21,7 +21,7 @@ from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part, w
 from minikube_py.errors import RequestError, WrongUsage
 
 if TYPE_CHECKING:
-    from minikube_py.lab.conformance.check import Part
+    from minikube_py.lab.conformance.judging import Part
 
     Check = Callable[[str, Mapping[str, Any], int, int, Callable[[str], None]], tuple[str, list[Part], list[str]]]
 

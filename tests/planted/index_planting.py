@@ -31,7 +31,7 @@ import minikube_py
 assert Path.cwd() == Path(minikube_py.__file__).parents[1], minikube_py.__file__
 from test_index_laws import KINDS
 from minikube_py.lab.conformance import work
-from minikube_py.lab.conformance.hosting import index_builder
+from minikube_py.lab.conformance.hosting import Hosting
 from minikube_py.lab.conformance.laws import dimensions_of, find_counter_example, find_counter_history
 from minikube_py.lab.conformance.program import Broken
 
@@ -45,12 +45,12 @@ def first_broken():
                 continue
             found = find_counter_example(kind.build, max(1, examples // share), seed, least=False)
             if found is not None:
-                return kind, found.broken
+                return kind, found[1]
             fields = max(dimensions_of(kind.build))
-            hosting, few = index_builder(kind.build), max(1, examples // 4 // share)
+            hosting, few = Hosting(kind.build), max(1, examples // 4 // share)
             found = find_counter_history(hosting, few, seed, fields, least=False)
             if found is not None:
-                return kind, found.broken
+                return kind, found[1]
             try:
                 work.check_counted(kind.build, min(3, fields))
             except Broken as broken:

@@ -16,7 +16,7 @@ from minikube_py.index import catalogue
 from minikube_py.index.catalogue import FAMILY, Options
 from minikube_py.index.structure import Structure
 from minikube_py.lab.conformance import history_text, program, work
-from minikube_py.lab.conformance.hosting import index_builder
+from minikube_py.lab.conformance.hosting import Hosting
 from minikube_py.lab.conformance.laws import dimensions_of, find_counter_example, find_counter_history
 
 EXAMPLES = int(os.environ.get("MINIKUBE_PY_LAW_EXAMPLES", "50"))
@@ -64,14 +64,14 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_structure_is_a_dictionary_of_points(kind: Kind) -> None:
     found = find_counter_example(kind.build, EXAMPLES, SEED)
-    assert found is None, program.listing(found.program, found.broken, kind.structure)
+    assert found is None, program.listing(*found, kind.structure)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_an_index_is_a_dictionary_of_rows_per_revision(kind: Kind) -> None:
     examples = max(1, EXAMPLES // PROGRAMS_A_HISTORY)
-    found = find_counter_history(index_builder(kind.build), examples, SEED, max(dimensions_of(kind.build)))
-    assert found is None, history_text.listing(found.history, found.broken, str(kind))
+    found = find_counter_history(Hosting(kind.build), examples, SEED, max(dimensions_of(kind.build)))
+    assert found is None, history_text.listing(*found, str(kind))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -12,9 +12,9 @@ import numpy as np
 
 from minikube_py.errors import MinikubeError
 from minikube_py.index import catalogue
-from minikube_py.index.structure import Structure, load
+from minikube_py.index.structure import Structure
 from minikube_py.lab.conformance.program import Build
-from minikube_py.lab.conformance.work import best_us, questions, rows_of
+from minikube_py.lab.conformance.work import best_us, filled, questions, rows_of
 
 DIMENSIONS = 3
 ROWS = (1000, 10_000)
@@ -50,19 +50,13 @@ def measure(name: str, build: Build, rows: int, dimensions: int = DIMENSIONS, se
     """All figures are from this process, the best of several tries."""
     points = rows_of(rows, dimensions, seed)
     begun = time.perf_counter()
-    structure = _filled(build, points)
+    structure = filled(build, points)
     built_ms = (time.perf_counter() - begun) * 1000
     finds_us, examined = {}, {}
     for question, (box, limit) in questions(dimensions, points).items():
         finds_us[question], examined[question] = best_us(lambda: structure.find(box, limit))  # noqa: B023
     pair_us = _pairs(structure, points, rows_of(PAIRS, dimensions, seed + 1))
     return Cost(name, rows, finds_us, examined, pair_us, built_ms, structure.size_bytes(), _held(build, points))
-
-
-def _filled(build: Build, points: Points) -> Structure:
-    structure = build(points.shape[1])
-    load(structure, np.arange(len(points), dtype=np.int64), points)
-    return structure
 
 
 def _pairs(structure: Structure, points: Points, fresh: Points) -> float:
@@ -85,7 +79,7 @@ def _held(build: Build, points: Points) -> int:
     if begun_by_us:
         tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    structure = _filled(build, points)
+    structure = filled(build, points)
     held = tracemalloc.get_traced_memory()[0] - before
     if begun_by_us:
         tracemalloc.stop()

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from minikube_py.lab.conformance import bench, history_text, laws, program, work
-from minikube_py.lab.conformance.hosting import index_builder
+from minikube_py.lab.conformance.hosting import Hosting
+from minikube_py.lab.conformance.judging import Failure, Part, Say
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.conformance.subject import Subject
 
 EXAMPLES = 400
 SIZE_FACTOR = 4
 """Above this ratio of held to reported bytes, a memory limit would be ineffective."""
-
-Say = Callable[[str], None]
-
-
-class Failure(NamedTuple):
-    """`shown`: the minimal program or history that demonstrates it, or ""."""
-
-    law: str
-    wanted: str
-    shown: str = ""
-
-
-@dataclass(slots=True)
-class Part:
-    """One part of the check; `failure` None: passed."""
-
-    name: str
-    what: str
-    failure: Failure | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "what": self.what, "failure": self.failure._asdict() if self.failure else None}
 
 
 @dataclass(slots=True)
@@ -60,8 +38,9 @@ def check(subject: Subject, examples: int, seed: int, with_bench: bool = True, s
     found = laws.find_counter_example(subject.build, examples, seed)
     part = Part("structure", f"{examples} programs against a dictionary of points")
     if found is not None:
-        shown = program.listing(found.program, found.broken, subject.made) if found.program.steps else ""
-        part.failure = Failure(found.broken.law, found.broken.wanted, shown)
+        drawn, broken = found
+        shown = program.listing(drawn, broken, subject.made) if drawn.steps else ""
+        part.failure = Failure(broken.law, broken.wanted, shown)
     verdict.parts.append(part)
     if part.failure is None:
         _check_index(subject, max(1, examples // 4), seed, verdict, say)
@@ -76,10 +55,10 @@ def _check_index(subject: Subject, examples: int, seed: int, verdict: Verdict, s
     say(f"{examples} histories of an index in a store")
     most_fields = max(laws.dimensions_of(subject.build))
     part = Part("index", f"{examples} histories against a dictionary of rows per revision")
-    found = laws.find_counter_history(index_builder(subject.build), examples, seed, most_fields)
+    found = laws.find_counter_history(Hosting(subject.build), examples, seed, most_fields)
     if found is not None:
-        shown = history_text.listing(found.history, found.broken, subject.title)
-        part.failure = Failure(found.broken.law, found.broken.wanted, shown)
+        drawn, broken = found
+        part.failure = Failure(broken.law, broken.wanted, history_text.listing(drawn, broken, subject.title))
     verdict.parts.append(part)
 
 

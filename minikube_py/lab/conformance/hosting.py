@@ -24,7 +24,3 @@ class Hosting:
 
     def beside(self, index: HostedIndex, fields: tuple[str, ...], frozen_max: int) -> HostedIndex:
         return HostedIndex(index.host, fields, self._build(len(fields)), built=False, frozen_max=frozen_max)
-
-
-def index_builder(build: Build) -> Hosting:
-    return Hosting(build)

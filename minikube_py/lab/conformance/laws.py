@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import errors as hypothesis_errors
@@ -17,28 +18,14 @@ from minikube_py.lab.conformance.drawn_history import histories
 from minikube_py.lab.conformance.history import BuildIndex, History
 from minikube_py.lab.conformance.history import run as history_run
 from minikube_py.lab.conformance.history_text import shrink as shrink_history
+from minikube_py.lab.conformance.judging import FLAKY
 from minikube_py.lab.conformance.program import Broken, Build, Program, run, shrink
 from minikube_py.own_code import RAISED, told
 
 Drawn = TypeVar("Drawn")
 
 DIMENSIONS: Final = (1, 2, 3, 4)
-FLAKY: Final = "equal programs have equal answers"
 METHODS: Final = ("put", "remove", "find", "may_match", "size_bytes")
-
-
-class CounterExample(NamedTuple):
-    """The minimal program found that breaks a law."""
-
-    program: Program
-    broken: Broken
-
-
-class CounterHistory(NamedTuple):
-    """The same for an index in a store."""
-
-    history: History
-    broken: Broken
 
 
 def dimensions_of(build: Build) -> tuple[int, ...]:
@@ -80,31 +67,36 @@ def check_shape(structure: Structure) -> None:
                 raise Broken("an estimate is a number of microseconds", told)
 
 
-def find_counter_example(build: Build, examples: int, drawn_seed: int, least: bool = True) -> CounterExample | None:
-    """Tests the laws on `examples` drawn programs. None: no law was broken. `least`: shrinks counterexamples."""
+def find_counter_example(
+    build: Build, examples: int, drawn_seed: int, least: bool = True
+) -> tuple[Program, Broken] | None:
+    """A program, drawn with hypothesis, that breaks a law; None: none did. `least`: shrinks it."""
     try:
         dimensions = dimensions_of(build)
     except Broken as broken:
-        return CounterExample(Program(1, ()), broken)
-    versioned = isinstance(build(dimensions[0]), Versioned)
-    drawn = programs(dimensions, versioned)
-    failed = failing(drawn, lambda program: run(build, program), examples, drawn_seed, least)
-    if failed is None:
-        return None
-    program, shown = failed
-    return CounterExample(*(shrink(build, program, shown) if least and shown.law != FLAKY else failed))
+        return Program(1, ()), broken
+    drawn = programs(dimensions, isinstance(build(dimensions[0]), Versioned))
+    return _found(drawn, partial(run, build), partial(shrink, build), examples, drawn_seed, least)
 
 
 def find_counter_history(
     build: BuildIndex[Any], examples: int, drawn_seed: int, most_fields: int, least: bool = True
-) -> CounterHistory | None:
-    """Tests the laws of an index on `examples` drawn histories, like `find_counter_example`."""
-    drawn = histories(most_fields)
-    failed = failing(drawn, lambda history: history_run(build, history), examples, drawn_seed, least)
-    if failed is None:
-        return None
-    history, broken = failed
-    return CounterHistory(*(shrink_history(build, history, broken) if least and broken.law != FLAKY else failed))
+) -> tuple[History, Broken] | None:
+    """The same for an index in a store."""
+    shrinking = partial(shrink_history, build)
+    return _found(histories(most_fields), partial(history_run, build), shrinking, examples, drawn_seed, least)
+
+
+def _found(
+    drawn: SearchStrategy[Drawn],
+    judged: Callable[[Drawn], None],
+    shrinking: Callable[[Drawn, Broken], tuple[Drawn, Broken]],
+    examples: int,
+    drawn_seed: int,
+    least: bool,
+) -> tuple[Drawn, Broken] | None:
+    failed = failing(drawn, judged, examples, drawn_seed, least)
+    return shrinking(*failed) if failed is not None and least and failed[1].law != FLAKY else failed
 
 
 def failing(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minikube_py.index.structure import HIGH, MISSING, Box, Structure
+from minikube_py.index.structure import HIGH, MISSING, Box, Structure, load
 from minikube_py.lab.conformance.program import Broken, Build
 
 ROWS = 2048
@@ -161,8 +161,6 @@ def _measured(build: Build, dimensions: int, rows: int, seed: int) -> list[Work]
 
 
 def filled(build: Build, points: np.ndarray[Any, np.dtype[np.int64]]) -> Structure:
-    from minikube_py.index.structure import load
-
     structure = build(points.shape[1])
     load(structure, np.arange(len(points), dtype=np.int64), points)
     return structure

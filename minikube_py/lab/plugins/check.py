@@ -6,21 +6,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from inspect import getmodule
 from typing import Any, Final
 
-from hypothesis.strategies import randoms
-
-from minikube_py.lab.conformance.check import Failure, Part
-from minikube_py.lab.conformance.laws import FLAKY, failing
+from minikube_py.lab.conformance.judging import Drawing, Failure, Laws, Part, Say, all_parts, judged
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins import bench, laws
-from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
+from minikube_py.lab.plugins.drawn import Words, drawn_case, least, listing, words_of
 from minikube_py.lab.plugins.world import Subject, World
-from minikube_py.own_code import RAISED, module_of, told
+from minikube_py.own_code import module_of, told
 from minikube_py.scheduler.configuration.checking import NoCluster
 from minikube_py.scheduler.configuration.files import own_plugins
 from minikube_py.scheduler.own import Scope
@@ -36,9 +35,7 @@ UNJUDGED: Final = (
     *("pre_bind", "bind", "post_bind"),
 )
 
-Say = Callable[[str], None]
-
-PARTS: Final[Mapping[str, tuple[str, laws.Law]]] = {
+PARTS: Final[Laws] = {
     "raises": ("{} generated clusters: it answers even if a node or pod lacks fields", laws.raises_nothing),
     "forms": ("{} generated clusters: one node at a time and all at once", laws.forms_agree),
     "range": ("{} generated clusters: scores of nodes that fit are 0 to 100", laws.scores_are_in_range),
@@ -100,12 +97,9 @@ def check(
     verdict = Verdict(subject.own.name, World(subject, ()).plugin.scope)
     own = World(subject, ()).plugin.plugin
     verdict.unjudged = [method for method in UNJUDGED if callable(getattr(own, method, None))]
-    for name, (what, _) in PARTS.items():
-        say(what.format(examples))
-        verdict.parts.append(judge(name, subject, words, examples, seed))
-        if name == "raises" and not verdict.holds:
-            # All the others would find the same.
-            return verdict
+    verdict.parts = all_parts(PARTS, examples, lambda name: judge(name, subject, words, examples, seed), say)
+    if len(verdict.parts) < len(PARTS):
+        return verdict
     say("two processes with different hash seeds")
     verdict.parts.append(in_other_processes(__name__, target, args, seed))
     if verdict.holds and with_bench:
@@ -119,48 +113,24 @@ def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -
     """One of PARTS."""
     what, law = PARTS[name]
     examples = min(examples, ERRORS_MAX) if law is laws.errors_are_the_pods else examples
+
+    def raised(error: BaseException) -> Broken:
+        return Broken("the scheduler can run it", told(error))
+
     part = Part(name, what.format(examples))
-    drawn = randoms(use_true_random=False).map(lambda rng: drawn_case(rng, words))
-    found = failing(drawn, lambda case: _run(law, subject, case), examples, seed, least=False)
-    if found is not None:
-        case, broken = found
-        if broken.law != FLAKY:
-            case, broken = _least(case, broken, lambda each: _run(law, subject, each))
-        part.failure = Failure(broken.law, broken.wanted, f"{listing(case)}\n# {broken.law}:\n#   {broken.wanted}")
-    return part
+    return judged(part, partial(law, subject), clusters(words), examples, seed, raised)
 
 
-def _run(law: laws.Law, subject: Subject, case: Case) -> None:
-    """Raises: Broken, also if the scheduler cannot run the plugin at all."""
-    try:
-        law(subject, case)
-    except Broken:
-        raise
-    except RAISED as error:
-        raise Broken("the scheduler can run it", told(error)) from error
-
-
-def _least(case: Case, broken: Broken, judged: Callable[[Case], None]) -> tuple[Case, Broken]:
-    found = [broken]
-
-    def breaks(each: Case) -> bool:
-        try:
-            judged(each)
-        except Broken as again:
-            if again.law == broken.law:
-                found.append(again)
-                return True
-        return False
-
-    return least(case, breaks), found[-1]
+def clusters(words: Words) -> Drawing:
+    return Drawing(partial(drawn_case, words=words), least, listing)
 
 
 def in_other_processes(module: str, target: str, args: Mapping[str, Any], seed: int) -> Part:
-    """`module`: prints a digest of the answers, given the target, its args as JSON and the seed."""
+    """`module`: has `digest_of(target, args, seed)`, a digest of the answers."""
     part = Part(
         "processes", f"{DIGESTED} generated clusters in two processes with different hash seeds: the same answers"
     )
-    words = [sys.executable, "-m", module, target, json.dumps(dict(args)), str(seed)]
+    words = [sys.executable, "-m", check.__module__, module, target, json.dumps(dict(args)), str(seed)]
     answers = []
     for hash_seed in HASH_SEEDS:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -190,11 +160,14 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def main(target: str, args: str, seed: str) -> None:
-    """Runs in a separate process: the digest of the plugin's results."""
-    with redirect_stdout(sys.stderr):  # What the plugin prints is no part of it.
-        subject, words = subject_of(target, json.loads(args))
-        found = laws.digest(subject, words, int(seed), DIGESTED)
+def digest_of(target: str, args: Mapping[str, Any], seed: int) -> str:
+    return laws.digest(*subject_of(target, args), seed, DIGESTED)
+
+
+def main(module: str, target: str, args: str, seed: str) -> None:
+    """Runs in a separate process."""
+    with redirect_stdout(sys.stderr):  # What the code prints is no part of it.
+        found = import_module(module).digest_of(target, json.loads(args), int(seed))
     print(found)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
@@ -16,7 +15,7 @@ from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins.drawn import Case, Object, Words, drawn_case
 from minikube_py.lab.plugins.world import Said, Subject, World, pods_of
 from minikube_py.scheduler.best import INFEASIBLE
-from minikube_py.scheduler.columns import Nodes
+from minikube_py.scheduler.columns import NodeColumns, Nodes
 from minikube_py.scheduler.explaining import verdicts
 from minikube_py.scheduler.framework import SUCCESS, FitError, NoNodesAvailable, PluginError, Status
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
@@ -165,9 +164,9 @@ def nothing_is_changed(subject: Subject, case: Case) -> None:
     """Plugins must not modify nodes and pods; a repeated call returns the same."""
     world = World.of(subject, case)
     for pod in pods_of(case.pods):
-        before = _state_of(world, pod)
+        before = state_of(world.columns, [pod])
         first = world.says(pod)
-        after = _state_of(world, pod)
+        after = state_of(world.columns, [pod])
         for what in before:
             _same("it changes no node and no pod", what, before[what], after[what])
         second = world.says(pod)
@@ -175,11 +174,12 @@ def nothing_is_changed(subject: Subject, case: Case) -> None:
             _same_said("a second call gives the same answer", f"pod {pod.name}, node {name}", first[name], second[name])
 
 
-def _state_of(world: World, pod: PodInfo) -> dict[str, object]:
-    found: dict[str, object] = {f"pod {pod.name}": (copy.copy(dict(pod.labels)), pod.spec.requests, pod.priority)}
-    for node in world.nodes():
-        amounts = copy.copy(node.requested), copy.copy(node.allocatable), sorted(node.pods)
-        found[f"node {node.name}"] = (*amounts, dict(node.labels), node.taints, node.unschedulable)
+def state_of(columns: NodeColumns, pods: Iterable[PodInfo]) -> dict[str, object]:
+    """What plugins and models must not change, copied."""
+    found: dict[str, object] = {f"pod {pod.name}": (dict(pod.labels), pod.spec.requests, pod.priority) for pod in pods}
+    for node in filter(None, columns.by_slot):
+        others = dict(node.labels), node.taints, node.unschedulable
+        found[f"node {node.name}"] = dict(node.requested), dict(node.allocatable), sorted(node.pods), others
     return found
 
 

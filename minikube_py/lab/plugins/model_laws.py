@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.lab.conformance.check import Failure, Part
+from minikube_py.lab.conformance.judging import Laws, Part, Say, all_parts, judged
 from minikube_py.lab.conformance.program import Broken
-from minikube_py.lab.plugins.check import DIGESTED, in_other_processes
-from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
-from minikube_py.own_code import RAISED, module_of, told
+from minikube_py.lab.plugins.check import DIGESTED, clusters, in_other_processes
+from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, words_of
+from minikube_py.lab.plugins.laws import state_of
+from minikube_py.own_code import module_of, told
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
@@ -26,9 +25,8 @@ from minikube_py.scheduler.flow.model import FORMS, CostModel, MachineClass, Mac
 from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.problem import COST_MAX, Problem, faults
 from minikube_py.scheduler.flow.solvers import available
-from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
+from minikube_py.scheduler.objects import project_node, project_pod
 
-Say = Callable[[str], None]
 COUNTS: Final = (1, 3, 40)
 WAITED_S: Final = (0.0, 0.4, 30.0, 4000.0)
 
@@ -93,8 +91,7 @@ class World:
 
     def _add_machines(self) -> None:
         for machine in self.machines:
-            self.asking.ask(f"machine {machine.name}", self.model.add_machine, machine)
-            self.asking.ask(f"machine {machine.name}", self.model.gather_stats, machine)
+            self.asking.tell(self.model, machine)
 
     def rounds(self) -> None:
         """As the scheduler's: the tasks join a round and leave it, running pods are priced, and all machines go and
@@ -212,24 +209,17 @@ def nothing_is_changed(subject: Subject, case: Case) -> None:
     """Nodes and pods are the scheduler's own, for all profiles."""
     world = World(subject, case)
     world.graph()
-    before = _state_of(columns_of(case), [project_pod(pod) for pod in case.pods])
-    after = _state_of(world.columns, [task.pod for task in world.tasks])
+    before = state_of(columns_of(case), [project_pod(pod) for pod in case.pods])
+    after = state_of(world.columns, [task.pod for task in world.tasks])
     for what, was in before.items():
         if after[what] != was:
             raise Broken("it changes no node and no pod", f"{what}: {was} before, {after[what]} after")
 
 
-def _state_of(columns: NodeColumns, pods: Sequence[PodInfo]) -> dict[str, object]:
-    found: dict[str, object] = {f"pod {pod.name}": (dict(pod.labels), pod.spec.requests, pod.priority) for pod in pods}
-    for node in filter(None, columns.by_slot):
-        others = dict(node.labels), node.taints, node.unschedulable
-        found[f"node {node.name}"] = dict(node.requested), dict(node.allocatable), sorted(node.pods), others
-    return found
-
-
-def digest(subject: Subject, words: Words, seed: int) -> str:
+def digest_of(target: str, args: Mapping[str, Any], seed: int) -> str:
     """Of the graphs of drawn clusters: equal in every process."""
-    found, rng = hashlib.sha256(), random.Random(seed)
+    subject, found, rng = Subject(target, args, {}), hashlib.sha256(), random.Random(seed)
+    words = _words(subject)
     for _ in range(DIGESTED):
         try:
             problem = World(subject, drawn_case(rng, words)).graph()[1]
@@ -239,7 +229,7 @@ def digest(subject: Subject, words: Words, seed: int) -> str:
     return found.hexdigest()
 
 
-LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
+LAWS: Final[Laws] = {
     "answers": ("{} generated clusters: every arc has an integer cost and capacity", answers),
     "forms": ("{} generated clusters: arcs one by one and all at once", forms_agree),
     "waiting": (
@@ -260,13 +250,9 @@ def check(
     model = subject.make()
     name = model.name
     words = _words(subject)
-    parts: list[Part] = []
-    for law in LAWS:
-        say(LAWS[law][0].format(examples))
-        parts.append(judge(law, subject, words, examples, seed))
-        if parts[0].failure is not None:
-            # All the others would find the same.
-            return name, parts, []
+    parts = all_parts(LAWS, examples, lambda law: judge(law, subject, words, examples, seed), say)
+    if len(parts) < len(LAWS):
+        return name, parts, []
     say("two processes with different hash seeds")
     parts.append(in_other_processes(__name__, target, args, seed))
     return name, parts, _unjudged(type(model), subject.asked)
@@ -287,49 +273,10 @@ def _words(subject: Subject) -> Words:
 def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -> Part:
     """One of LAWS."""
     what, law = LAWS[name]
-    part = Part(name, what.format(examples))
 
-    def judged(case: Case) -> None:
-        try:
-            law(subject, case)
-        except ModelError as error:
-            raise Broken("every arc has an integer cost and capacity", str(error)) from error
-        except Broken:
-            raise
-        except RAISED as error:
-            raise Broken(f"{name}: it answers", told(error)) from error
+    def raised(error: BaseException) -> Broken:
+        if isinstance(error, ModelError):
+            return Broken("every arc has an integer cost and capacity", str(error))
+        return Broken(f"{name}: it answers", told(error))
 
-    last: list[Broken] = []
-    for number in range(examples):
-        drawn = drawn_case(random.Random(f"{seed}/{number}"), words)
-        try:
-            judged(drawn)
-        except Broken as broken:
-            last = [broken]
-            break
-    if last:
-
-        def breaks(case: Case) -> bool:
-            try:
-                judged(case)
-            except Broken as again:
-                last[0] = again
-                return True
-            return False
-
-        case = least(drawn, breaks)
-        found = last[0]
-        part.failure = Failure(found.law, found.wanted, f"{listing(case)}\n# {found.law}:\n#   {found.wanted}")
-    return part
-
-
-def main(target: str, args: str, seed: str) -> None:
-    """Runs in a separate process."""
-    with redirect_stdout(sys.stderr):  # What the model prints is no part of it.
-        subject = Subject(target, json.loads(args), {})
-        found = digest(subject, _words(subject), int(seed))
-    print(found)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return judged(Part(name, what.format(examples)), partial(law, subject), clusters(words), examples, seed, raised)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.lab.conformance.check import Failure, Part
+from minikube_py.lab.conformance.judging import Drawing, Laws, Part, Say, all_parts, judged
 from minikube_py.lab.conformance.program import Broken
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import told
 from minikube_py.scheduler.prediction.predictor import FloatArray, Past, PredictionError, asked, predictor_named
 from minikube_py.sim.shrinking import Rounds, fewest
 
-Say = Callable[[str], None]
 WHERE: Final = "a node"
 RELATIVE: Final = 1e-6
 RESERVED: Final = (1.0, 100.0, 4000.0, 3 * 2.0**30, 2.0**55)
@@ -119,7 +119,7 @@ def nobody(subject: Subject, case: Case) -> None:
         raise Broken("no pods use nothing", f"{found:g} of a node without pods")
 
 
-LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
+LAWS: Final[Laws] = {
     "answers": ("{} generated histories: a number not below 0", answers),
     "again": ("{} generated histories: the same answer again, from the same predictor and a new one", same_again),
     "order": ("{} generated histories: pods in any order", any_order),
@@ -135,47 +135,29 @@ def check(
     """The predictor's name, the results, and what no law looks at: nothing. Raises: ConfigError."""
     subject = Subject(target, args)
     name = subject.make().name
-    parts: list[Part] = []
-    for law in LAWS:
-        say(LAWS[law][0].format(examples))
-        parts.append(judge(law, subject, examples, seed))
-        if parts[0].failure is not None:
-            # All the others would find the same.
-            break
-    return name, parts, []
+    return name, all_parts(LAWS, examples, lambda law: judge(law, subject, examples, seed), say), []
 
 
 def judge(name: str, subject: Subject, examples: int, seed: int) -> Part:
     """One of LAWS."""
     what, law = LAWS[name]
-    part = Part(name, what.format(examples))
     samples = int(subject.make().samples)
 
-    def broken(case: Case) -> Broken | None:
-        try:
-            law(subject, case)
-        except Broken as found:
-            return found
-        except PredictionError as error:
-            return Broken("a number not below 0", str(error))
-        except RAISED as error:
-            return Broken("it answers", told(error))
-        return None
+    def raised(error: BaseException) -> Broken:
+        of_values = isinstance(error, PredictionError)
+        return Broken("a number not below 0", str(error)) if of_values else Broken("it answers", told(error))
 
-    for number in range(examples):
-        case = drawn(random.Random(f"{seed}/{number}"), samples)
-        found = broken(case)
-        if found is not None:
-            least = fewest(case, Rounds(SHRINKING).limited(broken))
-            last = broken(least) or found
-            part.failure = Failure(last.law, last.wanted, listing(least, last))
-            break
-    return part
+    drawing = Drawing(lambda rng: drawn(rng, samples), _least, listing)
+    return judged(Part(name, what.format(examples)), partial(law, subject), drawing, examples, seed, raised)
 
 
-def listing(case: Case, found: Broken) -> str:
+def _least(case: Case, breaks: Callable[[Case], bool]) -> Case:
+    return fewest(case, Rounds(SHRINKING).limited(lambda fewer: breaks(fewer) or None))
+
+
+def listing(case: Case) -> str:
     lines = [f"pod  reserved={pod.reserved:g} used={_short(np.array(pod.used) * pod.reserved)}" for pod in case]
-    return "\n".join((*(lines or ["no pods"]), f"# {found.law}:", f"#   {found.wanted}"))
+    return "\n".join(lines or ["no pods"])
 
 
 def _short(values: FloatArray) -> str:

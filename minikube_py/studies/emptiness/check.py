@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from minikube_py.errors import RequestError
 from minikube_py.index.filters.front import GROUP, Bools, holding
 from minikube_py.index.structure import MISSING, IntArray, Point
-from minikube_py.lab.conformance.check import Failure, Part, Say
+from minikube_py.lab.conformance.judging import Failure, Part, Say
 from minikube_py.lab.conformance.laws import failing
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.conformance.subject import NoSubject, require_options

@@ -11,8 +11,8 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, IntArray, Point, Structure
 from minikube_py.lab.conformance import history_text, program, work
-from minikube_py.lab.conformance.hosting import index_builder
-from minikube_py.lab.conformance.laws import CounterExample, CounterHistory, find_counter_example, find_counter_history
+from minikube_py.lab.conformance.hosting import Hosting
+from minikube_py.lab.conformance.laws import find_counter_example, find_counter_history
 from minikube_py.lab.conformance.program import Broken, Find, Load, Program, Remove, run, shrink
 
 
@@ -143,13 +143,13 @@ WRONG = {
 """Which laws each may be seen to break, whichever comes first."""
 
 
-def found_in(kind: type[Structure], examples: int = 300, least: bool = False) -> CounterExample | None:
+def found_in(kind: type[Structure], examples: int = 300, least: bool = False) -> tuple[Program, Broken] | None:
     return find_counter_example(kind, examples, 0, least)
 
 
 def test_nothing_is_wrong_with_what_is_right() -> None:
     assert found_in(Right, 40) is None
-    assert find_counter_history(index_builder(Right), 10, 0, 4) is None
+    assert find_counter_history(Hosting(Right), 10, 0, 4) is None
 
 
 @pytest.mark.parametrize("kind", WRONG, ids=lambda kind: kind.__name__)
@@ -158,13 +158,13 @@ def test_what_is_wrong_is_found(kind: type[Structure]) -> None:
     assert found is not None
     with pytest.raises(Broken) as again:
         run(kind, found.program)
-    assert again.value.law == found.broken.law in WRONG[kind]
+    assert again.value.law == found[1].law in WRONG[kind]
 
 
 def test_few_steps_are_left_of_what_is_found() -> None:
     found = found_in(CountsBackwards, least=True)
     assert found is not None
-    assert len(found.program.steps) <= 2, program.listing(found.program, found.broken)
+    assert len(found[0].steps) <= 2, program.listing(*found)
 
 
 def test_a_counter_example_reads_as_a_program() -> None:
@@ -197,7 +197,7 @@ def test_a_structure_may_refuse_dimensions_but_not_all() -> None:
 
     assert found_in(OneField, 20) is None
     found = found_in(NoField, 20)
-    assert found is not None and "no field at all" in found.broken.wanted
+    assert found is not None and "no field at all" in found[1].wanted
 
 
 class Unfinished:
@@ -208,7 +208,7 @@ class Unfinished:
 
 def test_methods_that_are_missing_are_named() -> None:
     found = found_in(Unfinished, 5)  # type: ignore[arg-type]
-    assert found is not None and found.broken.wanted == "without put, remove, may_match, size_bytes"
+    assert found is not None and found[1].wanted == "without put, remove, may_match, size_bytes"
 
 
 def test_a_structure_that_draws_lots_is_told_from_a_wrong_one() -> None:
@@ -221,7 +221,7 @@ def test_a_structure_that_draws_lots_is_told_from_a_wrong_one() -> None:
             return found._replace(slots=found.slots[1:]) if Fickle.asked == 100 and len(found.slots) else found
 
     found = found_in(Fickle, 40)
-    assert found is None or found.broken.law == "equal programs have equal answers"
+    assert found is None or found[1].law == "equal programs have equal answers"
     assert Fickle.asked > 100
 
 
@@ -322,9 +322,9 @@ def test_an_index_that_forgets_the_past_is_found() -> None:
     assert find_counter_history(Columns(ColumnIndex), 10, 0, 4) is None
     found = find_counter_history(Columns(AnswersThePresent), 60, 0, 4, least=False)
     assert found is not None
-    found = CounterHistory(*history_text.shrink(Columns(AnswersThePresent), *found))
-    assert len(found.history.events) <= 3
-    listed = history_text.listing(found.history, found.broken, "mine")
+    found = history_text.shrink(Columns(AnswersThePresent), *found)
+    assert len(found[0].events) <= 3
+    listed = history_text.listing(found[0], found[1], "mine")
     assert listed.startswith("index = hosted('mine', (") and "index.apply(4, {" in listed
 
 
@@ -334,4 +334,4 @@ def test_an_estimate_that_is_no_number_is_found() -> None:
             return limit / share if share else float("nan")
 
     found = found_in(Guesses, 5)
-    assert found is not None and found.broken.wanted == "cost_us(0, 0.0, 0) was nan"
+    assert found is not None and found[1].wanted == "cost_us(0, 0.0, 0) was nan"
