@@ -103,6 +103,15 @@ def module_of(place: str) -> ModuleType:
         raise BadCode(f"module {place} cannot be imported: {told(error)}") from error
 
 
+@cache
+def plugged(group: str) -> dict[str, str]:
+    """What this package plugs into its own layers: name and `MODULE:CLASS`, of `plugins.toml`."""
+    import tomllib
+
+    found: dict[str, str] = tomllib.loads((_PRODUCT / "plugins.toml").read_text(encoding="utf-8"))[group]
+    return found
+
+
 def load(point: Any) -> Any:
     """What an entry point of an installed distribution names. Raises: BadCode."""
     try:
@@ -165,6 +174,8 @@ def _own_modules(folder: Path) -> Iterator[None]:
         twice = [name for name in own if any(name in each for of, each in _imported.items() if of != folder)]
         for name in twice:
             sys.modules.pop(name, None)
+            for of in _folders(name):
+                _rename(_imported[of][name], f"{name.replace('.', '_')}@{list(_imported).index(of)}")
         sys.modules.update({name: each for name, each in others.items() if name not in twice})
         if any(count > 1 for count in Counter(name for each in _imported.values() for name in each).values()):
             sys.meta_path.insert(0, _Twice)
@@ -172,6 +183,17 @@ def _own_modules(folder: Path) -> Iterator[None]:
 
 def _folders(name: str) -> list[Path]:
     return [folder for folder, modules in _imported.items() if name in modules]
+
+
+def _rename(module: ModuleType, name: str) -> None:
+    """A name of its own, by which pickle and `typing.get_type_hints` find what is defined in it."""
+    sys.modules[name], before, module.__name__ = module, module.__name__, name
+    pending: list[Any] = [module]
+    while pending:
+        for each in vars(pending.pop()).values():
+            if (inspect.isclass(each) or inspect.isfunction(each)) and each.__module__ == before:
+                each.__module__ = name
+                pending += [each] if inspect.isclass(each) else []
 
 
 class _Twice:
@@ -198,10 +220,16 @@ def _found(folder: Path, name: str, place: Path) -> bool:
 
 def _owns(folder: Path, name: str, place: Path, path: set[Path]) -> bool:
     """Whether a module belongs to a folder: it is below, and neither installed there nor found by `path`."""
-    if not place.is_relative_to(folder) or name.partition(".")[0] in sys.stdlib_module_names:
+    if not place.is_relative_to(folder) or _is_installed(name, place, folder):
         return False
-    installed = _INSTALLED.intersection(place.relative_to(folder).parts) or place.is_relative_to(_PRODUCT)
-    return not installed and not any(_found(each, name, place) for each in path)
+    return not any(_found(each, name, place) for each in path)
+
+
+def _is_installed(name: str, place: Path, folder: Path) -> bool:
+    """Whether a module is Python's, this package's, or installed: below `folder`, or for another one anywhere."""
+    below = place.relative_to(folder) if place.is_relative_to(folder) else place
+    known = name.partition(".")[0] in sys.stdlib_module_names or place.is_relative_to(_PRODUCT)
+    return known or bool(_INSTALLED.intersection(below.parts))
 
 
 def _hides(name: str, module: ModuleType, folder: Path, beside: set[str], elsewhere: set[str], path: set[Path]) -> bool:
@@ -210,10 +238,9 @@ def _hides(name: str, module: ModuleType, folder: Path, beside: set[str], elsewh
     if name in elsewhere and any(each.get(name) is module for of, each in _imported.items() if of != folder):
         # One that the path leads to is for all, unless the folder has one of that name.
         return top in beside or not any(_found(each, name, _place(module)) for each in path)
-    if top not in beside or top in sys.stdlib_module_names or top.startswith("__"):
+    if top not in beside or top.startswith("__") or _is_installed(name, place := _place(module), folder):
         return False
-    installed = _INSTALLED.intersection((place := _place(module)).parts) or _PRODUCT in place.parents
-    return not installed and not _found(folder, name, place)
+    return not _found(folder, name, place)
 
 
 def words_of(error: BaseException) -> str:

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 import page_table
 from page_table import DOCS, table
 
-from minikube_py.lab.compare.statistics import Compared, compared
 from minikube_py.lab.packing import lists, study
 from minikube_py.lab.packing.study import Task
+from minikube_py.lab.statistics import Compared, compared
 
 JUDGEMENT: Final = DOCS / "data" / "packing-fill.json"
 JUDGED: Final = range(42, 52)

@@ -22,7 +22,7 @@ from minikube_py.errors import MinikubeError, WrongUsage
 
 if TYPE_CHECKING:
     from minikube_py.lab.compare.compare import Comparison
-    from minikube_py.lab.study.statistics import Interval
+    from minikube_py.lab.statistics import Interval
     from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 
 DEFAULT = "default"
@@ -154,7 +154,7 @@ def _told(comparison: Comparison) -> str:
 
 def _notes(comparison: Comparison) -> list[str]:
     """What the table does not say of its figures."""
-    from minikube_py.lab.compare.statistics import ALPHA, PLACES_LESS, p_min
+    from minikube_py.lab.statistics import ALPHA, PLACES_LESS, p_min
 
     options, notes = comparison.options, []
     bound = next((each for measure, each in comparison.measures.items() if measure.of_bound), None)

@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 
 USAGES = ("replayed", "fitted", "busy", "alone")
 FIGURES = ("usable", "used", "violations", "slowed", "evictions", "placed")
-PREDICTORS = "reserved,limits,n-sigma,percentile,ewma,holt-winters,max,oracle"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    predictor_help = f"names or FILE.py:CLASS, comma-separated; NAME+target-load or +risk: other scores ({PREDICTORS})"
+    predictor_help = "names or FILE.py:CLASS, comma-separated; NAME+target-load or +risk: other scores (default: all)"
     names = flags.several(flags.checked("studies.prediction.trial:require_predictor"))
-    parser.add_argument("--predictor", type=names, default=PREDICTORS, metavar="P,...", help=predictor_help)
+    parser.add_argument("--predictor", type=names, metavar="P,...", help=predictor_help)
     usage_help = "pod usage: the fitted generator, a busy one, one without shared load, or the real day replayed "
     usage_help += "from the files in $MINIKUBE_PY_DATA (default: busy)"
     parser.add_argument("--usage", choices=USAGES, default="busy", help=usage_help)
@@ -45,12 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab import plots
     from minikube_py.lab.report import require_writable_file
-    from minikube_py.studies.prediction.trial import gains_and_prices, told_json, tried
+    from minikube_py.studies.prediction.trial import NAMES, gains_and_prices, told_json, tried
 
     for flag, path in (("--write", arguments.write), ("--png", arguments.png)):
         if path is not None:
             require_writable_file(path, flag)
-    names = list(dict.fromkeys(arguments.predictor))
+    names = list(dict.fromkeys(arguments.predictor or NAMES))
     found, absent = tried(names, arguments.usage, arguments.seeds, arguments.nodes, arguments.jobs)
     document = json.dumps(told_json(found, FIGURES, arguments.usage, arguments.seeds, absent), indent=1)
     if arguments.write is not None:

@@ -38,7 +38,7 @@ sys.path.insert(1, str(Path(__file__).parents[1] / "support"))
 from up_process import Up, up
 
 from minikube_py.lab import environment
-from minikube_py.lab.study.statistics import Interval, of_clusters
+from minikube_py.lab.statistics import Interval, of_clusters
 from minikube_py.ui.page import IDLE_S
 
 ARMS = ("closed", "open", "panel")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,7 +134,7 @@ def test_the_product_is_no_module_of_the_folder_around_it(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "path", [*sys.path])
     outer, inner = map(made, folders)
     assert type(outer).__base__ is type(inner).__base__
-    assert [each.__name__ for each in own_code.imported_from(tmp_path)] == ["model2"]
+    assert [each.__name__.partition("@")[0] for each in own_code.imported_from(tmp_path)] == ["model2"]
 
 
 def test_places_are_looked_up_of_modules_with_a_name_of_the_folder_alone(
@@ -141,8 +143,27 @@ def test_places_are_looked_up_of_modules_with_a_name_of_the_folder_alone(
     """Each is a walk of links; a process has thousands of modules, and files are loaded again and again."""
     asked: list[str] = []
     place = own_code._place
-    monkeypatch.setattr(own_code, "_place", lambda module: asked.append(module.__name__) or place(module))
+
+    def looked_up(module: Any) -> Path:
+        asked.append(module.__name__.partition("@")[0])
+        return place(module)
+
+    monkeypatch.setattr(own_code, "_place", looked_up)
     for number in range(20):
         text = "import near17 as of\n" + CLASS
         assert made(files(tmp_path / f"v{number}", near17=f"CENTS = {number}\n", model2=text)).cents == number
     assert set(asked) == {"near17", "model2"} and len(asked) <= 20 * 6
+
+
+def test_classes_of_two_files_of_one_name_are_pickled_and_have_type_hints(tmp_path: Path) -> None:
+    text = "from __future__ import annotations\nfrom dataclasses import dataclass\nimport prices17\n"
+    text += "@dataclass\nclass M:\n    @dataclass\n    class Inner:\n        of: int = 1\n"
+    text += "    of: prices17.P | None = None\n"
+    helper = "from dataclasses import dataclass\n@dataclass\nclass P:\n    cents: int = {}\n"
+    folders = [files(tmp_path / f"v{n}", prices17=helper.format(n), model2=text) for n in (1, 2)]
+    for _ in range(2):
+        for one in map(made, folders):
+            assert pickle.loads(pickle.dumps([one, one.Inner()])) == [one, one.Inner()]
+    for one in [made(folder) for folder in folders] * 2:
+        kind = typing.get_args(typing.get_type_hints(type(one))["of"])[0]
+        assert pickle.loads(pickle.dumps(type(one)(kind()))).of == kind()

@@ -7,22 +7,18 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final, cast
 
+from minikube_py import own_code
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.contract import RangeFilter, Summary
 from minikube_py.index.filters.per_dimension import per_dimension
 from minikube_py.index.structure import IntArray
 
 FILTERS: Final[Mapping[str, str]] = {
-    "bloom": "minikube_py.studies.bloom.filters.bloom:Bloom",
-    "prefix-bloom": "minikube_py.studies.bloom.filters.prefix_bloom:PrefixBloom",
-    "rosetta": "minikube_py.studies.bloom.filters.rosetta:Rosetta",
-    "grafite": "minikube_py.studies.bloom.filters.grafite:Grafite",
-    "memento": "minikube_py.studies.bloom.filters.memento:Memento",
+    **own_code.plugged("filters"),
     "oracle": "minikube_py.index.filters.oracle:OracleKeys",
     "always": "minikube_py.index.filters.always:AlwaysKeys",
 }
-"""Range filters: name to module and class. A name that is also a summary means the summary in front of a shard. Of
-those of the study only the names are here, as declared indexes and commands use them (ADR 0163)."""
+"""Range filters: name to module and class. A name that is also a summary means the summary in front of a shard."""
 
 SUMMARIES: Final[Mapping[str, str]] = {
     "max-vector": "minikube_py.index.filters.max_vector:MaxVector",

@@ -1,5 +1,4 @@
-"""Readers of shards: the contents behind a filter, in memory, at a simulated cost, or in a custom reader. The real
-cases are cold on disk (`lab.shards`) and at another member (`lab.remote_shards`)."""
+"""Readers of shards: the contents behind a filter, in memory, at a simulated cost, or in a custom reader."""
 
 from __future__ import annotations
 

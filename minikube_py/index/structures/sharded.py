@@ -1,8 +1,7 @@
 """Points in shards, each behind a filter or summary: the benefit of a filter when opening a shard is expensive.
 
 A query opens the shards whose filter answers "perhaps", in order, until it has enough. The reader determines the cost
-of opening (`structures.shard_reader`): a memory access, optionally `open_cost_us` more, a file's in `lab.shards`,
-another member's in `lab.remote_shards`.
+of opening (`structures.shard_reader`): a memory access, optionally `open_cost_us` more, a file's, or another member's.
 
 Placement of a point: by `slot` modulo the number of shards, so that each shard is a sample of all; or, with
 `placing="sorted"`, by a k-d tree of the points at the last arrangement, so that a shard's points are similar. The tree

@@ -13,9 +13,9 @@ import orjson
 from minikube_py.lab import plots
 from minikube_py.lab.compare.alone import require_alone, run_alone
 from minikube_py.lab.compare.figures import MEASURES, Ended, Measure, figures, placed_load
-from minikube_py.lab.compare.statistics import NOT_THE_SAME, PLACES_LESS, SIDES, Compared, compared, corrected
 from minikube_py.lab.compare.whole import run_whole
 from minikube_py.lab.compare.workload import Workload, drawn
+from minikube_py.lab.statistics import NOT_THE_SAME, PLACES_LESS, SIDES, Compared, compared, corrected
 from minikube_py.lab.trace import OPENB, TraceNode, trace_named
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler

@@ -23,11 +23,10 @@ from minikube_py.lab.study.measured import Measured, Titles, labels_beside
 PLAIN: Final = (bool, int, float, str, bytes, type(None))
 """Types of answers that are values, beside numpy's, and containers of such."""
 SCALARS: Final = frozenset(np.sctypeDict.values())
-REPEATED: Final = 3
-COLD_SHARE: Final = 1.25
-COLD_NS: Final = 20_000
-"""How much longer than the longest of REPEATED readings the first one of figures may take for nothing: measured with no
-work, 12 us where it reads 200 arrays, and 0.03 where it reads 3,000 objects."""
+READ_SHARE: Final = 0.1
+READ_NS: Final = 50_000
+"""A reading of figures takes a tenth of its batch's time, or so much, for nothing: 200 arrays take 12 us. What it takes
+beyond is upkeep that was put off."""
 _COMPARED: Final = ("__eq__", "__ne__", "__iter__")
 
 
@@ -135,14 +134,16 @@ class Contest(Study):
         changed_ns += (change_elsewhere_ns := change.elsewhere_ns())
         for name, spent_ns in (("cpu_ns", asked_ns + changed_ns), ("elsewhere_ns", elsewhere_ns + change_elsewhere_ns)):
             report[name] = report.get(name, 0) + spent_ns
+        reading = _Span()
+        own = dict(candidate.figures())
+        read_ns = reading.own_ns() + reading.elsewhere_ns()
+        late_ns = max(0, read_ns - max(READ_NS, round(READ_SHARE * (asked_ns + changed_ns))))
+        report["cpu_ns"] += late_ns
         figures = {
             "answer_us": asked_ns / 1000 / max(1, given),
-            "change_us": changed_ns / 1000 / max(1, len(batch.changes)),
+            "change_us": (changed_ns + late_ns) / 1000 / max(1, len(batch.changes)),
             **self.score(batch, answers),
         }
-        own, late_ns = _told(candidate)
-        changed_ns, report["cpu_ns"] = changed_ns + late_ns, report["cpu_ns"] + late_ns
-        figures["change_us"] = changed_ns / 1000 / max(1, len(batch.changes))
         if both := figures.keys() & own.keys():
             raise StudyError(f"its figures name {', '.join(sorted(both))}, which the runner measures")
         if bad := [f"{name} = {value!r}" for name, value in own.items() if not _amount(value)]:
@@ -183,20 +184,6 @@ class _Span:
     def elsewhere_ns(self) -> int:
         process_ns = process_time_ns() - self._process_ns
         return max(0, process_ns - self.own_ns())
-
-
-def _told(candidate: Candidate) -> tuple[dict[str, float], int]:
-    """Its figures, and the CPU time of what it put off until they were read: repeated, they have none left."""
-    own: dict[str, float] = {}
-    readings = []
-    for _ in range(1 + REPEATED):
-        span = _Span()
-        found = candidate.figures()
-        readings.append(span.own_ns() + span.elsewhere_ns())
-        own = own or dict(found)
-    first, *later = readings
-    # The first one is slower even if nothing was put off: caches are cold after the changes.
-    return own, first - min(later) if first > COLD_SHARE * max(later) + COLD_NS else 0
 
 
 def plain(answers: Any) -> Any:

@@ -19,9 +19,9 @@ import numpy as np
 
 from minikube_py.lab import plots
 from minikube_py.lab.report import Table
+from minikube_py.lab.statistics import Floats, Interval, of_clusters
 from minikube_py.lab.study.design import expanded
 from minikube_py.lab.study.experiment import Finding
-from minikube_py.lab.study.statistics import Floats, Interval, of_clusters
 
 if TYPE_CHECKING:
     from minikube_py.lab.study.measured import Measured

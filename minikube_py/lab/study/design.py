@@ -63,24 +63,9 @@ class Design:
     within: tuple[str, ...] = ()
     """Factors whose levels one unit passes through: they are states of the same cluster."""
 
-    def of_mode(self, name: str) -> Any:
-        return self.raw[name][self.mode]
-
     @property
     def seeds(self) -> int:
-        return int(self.of_mode("seeds"))
-
-    @property
-    def batches(self) -> int:
-        return int(self.raw["batches"])
-
-    @property
-    def c_behind_us(self) -> list[float]:
-        return [float(value) for value in self.raw["c_behind_us"]]
-
-    @property
-    def updates_per_query(self) -> list[float]:
-        return [float(value) for value in self.raw["updates_per_query"]]
+        return int(self.raw["seeds"][self.mode])
 
     @property
     def blocks(self) -> Mapping[str, Any]:
@@ -92,9 +77,6 @@ class Design:
         known = [block for block in self.blocks if self.mode in self.blocks[block]]
         if wrong := [name for name in names if name not in known]:
             raise StudyError(f"mode {self.mode} has no block {wrong[0]!r}; its blocks are: {', '.join(known)}")
-
-    def limits(self, block: str) -> list[int]:
-        return list(self.blocks[block]["limits"][self.mode])
 
     def levels(self, block: str, factor: str) -> list[Level]:
         """The levels of a factor that a unit of `block` passes through."""

@@ -23,11 +23,7 @@ from minikube_py.lab.study.checking import Known, Needs, check, check_needs
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit, parse
 
 GROUP: Final = "minikube_py.studies"
-BUILT_IN: Final[Mapping[str, str]] = {
-    "bloom": "minikube_py.studies.bloom.study:Bloom",
-    "emptiness": "minikube_py.studies.emptiness.study:Emptiness",
-    "prediction": "minikube_py.studies.prediction.study:Prediction",
-}
+BUILT_IN: Final = own_code.plugged("studies")
 SUFFIXES: Final = (".toml", ".yaml", ".yml", ".json")
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 
@@ -73,6 +69,8 @@ class Study:
     title = ""
     settings: Sequence[str] = ()
     """The values at the top of the design that this class reads; others are refused."""
+    optional: Sequence[str] = ()
+    """Of these settings, those that a design may leave out."""
     block_settings: Sequence[str] = ()
     """The same, of a block."""
     factors: Sequence[str] = ()
@@ -103,7 +101,7 @@ class Study:
 
     def needs(self, levels: Levels) -> Needs:
         """What a unit of these levels reads of the design; one that lacks it is refused before the first unit."""
-        return Needs()
+        return Needs([name for name in self.settings if name not in self.optional])
 
     def weight(self, unit: Unit) -> float:
         """The approximate relative duration of a unit, by which the remaining time is estimated."""

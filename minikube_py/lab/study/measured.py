@@ -15,14 +15,13 @@ from statistics import fmean
 from typing import Any
 
 from minikube_py.lab import plots
-from minikube_py.lab.compare.statistics import ALPHA, compared, corrected
 from minikube_py.lab.report import Table
+from minikube_py.lab.statistics import ALPHA, Interval, compared, corrected, of_clusters
 from minikube_py.lab.study import curves
 from minikube_py.lab.study.audit import biased_orders, wrong_candidates
 from minikube_py.lab.study.design import Design, StudyError, cell_name
 from minikube_py.lab.study.experiment import Finding
 from minikube_py.lab.study.journal import RECORDED, Record, fingerprint
-from minikube_py.lab.study.statistics import Interval, of_clusters
 
 TIMED = ("_us", "_ms")
 """Suffixes of figures that depend on the order of turns."""

@@ -37,8 +37,7 @@ def forget(model: CostModel, tasks: Iterable[Task]) -> None:
 
 
 class Asking:
-    """Queries a model about one class of pods, or of machines for all. `where`: the class's name; every error names it,
-    the arc and a pod."""
+    """Queries a model about one class of pods. `where`: the class's name; every error names it, the arc and a pod."""
 
     def __init__(self, model: str, where: str = "all", task: Task | None = None) -> None:
         self._model = model

@@ -8,6 +8,7 @@ from statistics import fmean, median
 
 from minikube_py.studies.bloom.ledger import BASE, JOINT, PLAIN, Cell, Price
 from minikube_py.studies.bloom.predictions import Evidence
+from minikube_py.studies.bloom.settings import costs_behind_us, updates_per_query
 from minikube_py.studies.bloom.tables import cost_text, microseconds, number, percent, updates_text
 
 NEAR = 1.1
@@ -36,7 +37,7 @@ def _in_process(evidence: Evidence) -> list[str]:
     grid = [cell for cell in evidence.cells("grid") if cell.limit == "1"]
     for nodes in sorted({int(cell.levels["n"]) for cell in grid}):
         parts = []
-        for ratio in evidence.design.updates_per_query:
+        for ratio in updates_per_query(evidence.design):
             means = _means([cell for cell in grid if cell.levels["n"] == nodes], Price(0.0, ratio))
             if means:
                 least = min(means.values())
@@ -62,7 +63,7 @@ def _means(cells: Sequence[Cell], price: Price) -> dict[str, float]:
 def _repeated(evidence: Evidence) -> list[str]:
     lines = []
     cells = [cell for cell in evidence.cells("repetition") if "shapes" in cell.names]
-    for ratio in evidence.design.updates_per_query:
+    for ratio in updates_per_query(evidence.design):
         price = Price(0.0, ratio)
         won: dict[float, list[bool]] = {}
         for cell in cells:
@@ -119,7 +120,7 @@ def _behind(evidence: Evidence) -> list[str]:
 
 def _joint(evidence: Evidence) -> list[str]:
     lines = []
-    for cost in (each for each in evidence.design.c_behind_us if each):
+    for cost in (each for each in costs_behind_us(evidence.design) if each):
         parts = []
         groups: dict[float, list[bool]] = {}
         for cell in _fronts(evidence, JOINT):
@@ -139,7 +140,7 @@ def _joint(evidence: Evidence) -> list[str]:
 
 def _updates(evidence: Evidence) -> list[str]:
     parts = []
-    for ratio in evidence.design.updates_per_query:
+    for ratio in updates_per_query(evidence.design):
         evens = [
             cell.break_even_us(JOINT, ratio, PLAIN)
             for cell in _fronts(evidence, JOINT)
@@ -176,7 +177,7 @@ def _half_lines(evidence: Evidence) -> list[str]:
 def _narrow(evidence: Evidence) -> list[str]:
     lines = []
     for universe in sorted({int(cell.levels["universe"]) for cell in evidence.cells("ranges")}):
-        for cost in evidence.design.c_behind_us:
+        for cost in costs_behind_us(evidence.design):
             found: dict[str, list[bool]] = {}
             for cell in evidence.cells("ranges"):
                 if int(cell.levels["universe"]) == universe:

@@ -21,11 +21,11 @@ from minikube_py.index.structures.shard_reader import MemoryShards, ShardReader
 from minikube_py.index.structures.sharded import Sharded
 from minikube_py.lab.environment import filesystem_of
 from minikube_py.lab.measure import percentile
-from minikube_py.lab.remote_shards import RemoteShards, spawned
-from minikube_py.lab.shards import ColdShards
 from minikube_py.lab.study.design import Design, Levels, Unit
 from minikube_py.studies.bloom.candidates import joint_buckets
 from minikube_py.studies.bloom.matching import Report, mistaken
+from minikube_py.studies.bloom.remote_shards import RemoteShards, spawned
+from minikube_py.studies.bloom.shards import ColdShards
 from minikube_py.studies.bloom.workload import Cluster, boxes, matching
 
 OPENINGS = {"quick": 64, "medium": 128, "full": 256}

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minikube_py.lab.statistics import Floats, Interval
 from minikube_py.lab.study.design import Design, Levels, cell_name
-from minikube_py.lab.study.statistics import Floats, Interval, Verdict, against_all, ratios
+from minikube_py.studies.bloom.settings import costs_behind_us, updates_per_query
+from minikube_py.studies.bloom.statistics import Verdict, against_all, ratios
 
 Report = Mapping[str, Any]
 BASE, IDEAL, PLAIN, JOINT = "always", "oracle", "max-vector", "joint-bitset"
@@ -29,7 +31,7 @@ class Price(NamedTuple):
 
 
 def prices(design: Design) -> list[Price]:
-    return [Price(cost, updates) for cost in design.c_behind_us for updates in design.updates_per_query]
+    return [Price(cost, updates) for cost in costs_behind_us(design) for updates in updates_per_query(design)]
 
 
 def update_us(found: Mapping[str, Report], name: str) -> Floats:

@@ -17,6 +17,7 @@ from minikube_py.lab.study.experiment import Absent
 from minikube_py.studies.bloom import timing
 from minikube_py.studies.bloom.candidates import Candidate, candidate, shards_of
 from minikube_py.studies.bloom.ledger import oracle_can_win
+from minikube_py.studies.bloom.settings import batch_count, limits, of_mode
 from minikube_py.studies.bloom.workload import Cluster, RangeCluster, Update, boxes, matching
 
 Report = dict[str, Any]
@@ -43,22 +44,22 @@ def script(design: Design, unit: Unit) -> Script:
     cluster = RangeCluster(levels, unit.seed) if "universe" in levels else Cluster(design, levels, unit.seed)
     initial = cluster.points.copy()
     churn = cluster.change(cluster.nodes // 10)
-    each = int(design.of_mode("queries_per_batch"))
+    each = int(of_mode(design, "queries_per_batch"))
     asked: dict[int, list[list[Box]]] = {}
-    for limit in design.limits(unit.block):
-        count = each * design.batches
+    for limit in limits(design, unit.block):
+        count = each * batch_count(design)
         made = cluster.ranges(count) if isinstance(cluster, RangeCluster) else boxes(cluster.requests(count))
         asked[limit] = [made[start : start + each] for start in range(0, count, each)]
     right: dict[int, list[list[int]]] = {limit: [] for limit in asked}
     updates = []
-    for batch in range(design.batches):
+    for batch in range(batch_count(design)):
         for limit, batches in asked.items():
             right[limit].append([len(matching(cluster.points, box)) for box in batches[batch]])
-        updates.append(cluster.change(int(design.of_mode("updates_per_batch"))))
+        updates.append(cluster.change(int(of_mode(design, "updates_per_batch"))))
     universe = int(levels.get("universe", design.raw["capacity"] + 1))
     first = next(iter(asked.values()))[0]
     overhead = timing.overhead(first, updates[0])
-    limit_s = float(design.of_mode("batch_limit_s"))
+    limit_s = float(of_mode(design, "batch_limit_s"))
     shards = min(int(levels["shards"]), cluster.nodes)
     return Script(cluster.nodes, shards, universe, initial, churn, asked, right, updates, limit_s, overhead)
 
@@ -111,7 +112,7 @@ def measure(design: Design, unit: Unit) -> Report:
             _one(design, levels, name, plan, found, absent)
     skipped = ""
     if filters:
-        if plan.nodes > design.of_mode("filter_rows_max"):
+        if plan.nodes > of_mode(design, "filter_rows_max"):
             skipped = "rows"
         elif design.blocks[unit.block].get("ablation") and not oracle_can_win(design, found):
             skipped = "oracle"

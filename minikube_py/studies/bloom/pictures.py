@@ -12,11 +12,13 @@ from statistics import fmean
 from typing import Any, Final
 
 from minikube_py.lab import plots
+from minikube_py.lab.statistics import of_clusters
 from minikube_py.lab.study.experiment import Rates
 from minikube_py.lab.study.journal import RECORDED
-from minikube_py.lab.study.statistics import of_clusters, share_interval
 from minikube_py.studies.bloom.ledger import BASE, IDEAL, JOINT, PLAIN, Cell, Price
 from minikube_py.studies.bloom.predictions import Evidence, probe_break_even_us
+from minikube_py.studies.bloom.settings import costs_behind_us
+from minikube_py.studies.bloom.statistics import share_interval
 from minikube_py.studies.bloom.tables import best, cost_text
 from minikube_py.studies.bloom.timing import step_us
 
@@ -61,7 +63,7 @@ def middle(cells: Iterable[Cell], limit: str = "1", shards: int = 256) -> list[C
 def winner_heat(evidence: Evidence, path: Path) -> Path | None:
     """n x utilisation, one row per C_behind: left with structures of all nodes available, right without."""
     grid = middle(evidence.cells("grid"))
-    costs = evidence.design.c_behind_us
+    costs = costs_behind_us(evidence.design)
     if not grid:
         return None
     figure, axes = plots.figure(len(costs), 2, (9.6, 4 * len(costs)))

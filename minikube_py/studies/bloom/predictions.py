@@ -13,8 +13,9 @@ import numpy as np
 from minikube_py.lab.study.design import Design
 from minikube_py.lab.study.experiment import Finding
 from minikube_py.lab.study.journal import Record, fingerprint
-from minikube_py.lab.study.statistics import ratios, share_interval
 from minikube_py.studies.bloom.ledger import BASE, JOINT, PLAIN, Cell, Price, cells
+from minikube_py.studies.bloom.settings import costs_behind_us, updates_per_query
+from minikube_py.studies.bloom.statistics import ratios, share_interval
 
 TREES: Final = ("max-tree", "cow-max-tree", "kd-tree", "bitmaps")
 
@@ -46,8 +47,8 @@ class Evidence:
     def prices(self, c_behind: Callable[[float], bool], updates: Callable[[float], bool]) -> list[Price]:
         return [
             Price(cost, ratio)
-            for cost in self.design.c_behind_us
-            for ratio in self.design.updates_per_query
+            for cost in costs_behind_us(self.design)
+            for ratio in updates_per_query(self.design)
             if c_behind(cost) and updates(ratio)
         ]
 
@@ -197,7 +198,7 @@ def joint_breaks_even(evidence: Evidence) -> Finding:
     for cell in evidence.cells("grid"):
         if cell.levels["shards"] == 256 and JOINT in cell.names and cell.p_empty() >= 0.5:
             below += [
-                cell.break_even_us(JOINT, ratio) < 50 for ratio in evidence.design.updates_per_query if ratio <= 1
+                cell.break_even_us(JOINT, ratio) < 50 for ratio in updates_per_query(evidence.design) if ratio <= 1
             ]
     hits, total = share(below)
     return _told(hits, total, "break even below 50 us", 2 * hits >= total, "P8", claim)

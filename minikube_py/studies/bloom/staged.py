@@ -18,6 +18,7 @@ from minikube_py.lab.study.experiment import Absent
 from minikube_py.studies.bloom import timing
 from minikube_py.studies.bloom.candidates import Candidate, candidate, joint_buckets
 from minikube_py.studies.bloom.matching import LimitReport, Report, ended, loaded, mistaken, opened_by
+from minikube_py.studies.bloom.settings import batch_count, limits, of_mode
 from minikube_py.studies.bloom.undo import UndoLog
 from minikube_py.studies.bloom.workload import Cluster, Update, boxes, matching
 
@@ -44,13 +45,13 @@ def churn(design: Design, unit: Unit) -> Report:
     levels = dict(unit.levels)
     cluster = Cluster(design, levels, unit.seed)
     initial = cluster.points.copy()
-    each, limit = int(design.of_mode("queries_per_batch")), design.limits("churn")[0]
+    each, limit = int(of_mode(design, "queries_per_batch")), limits(design, "churn")[0]
     stages: list[tuple[str, list[Update], list[list[Box]], list[list[int]]]] = []
     before = 0.0
     for share in design.levels("churn", "changed_share"):
         changes = cluster.change(round((float(share) - before) * cluster.nodes))
         before = float(share)
-        made = boxes(cluster.requests(each * design.batches))
+        made = boxes(cluster.requests(each * batch_count(design)))
         asked = [made[start : start + each] for start in range(0, len(made), each)]
         right = [[len(matching(cluster.points, box)) for box in batch] for batch in asked]
         stages.append((f"{share:g}", changes, asked, right))
@@ -66,7 +67,7 @@ def churn(design: Design, unit: Unit) -> Report:
                 tried.structure.put(slot, point)
             of_stage = LimitReport()
             for batch, truth in zip(asked, right):
-                answers = timing.ask(tried.structure, ended(batch, tried.high), limit, design.of_mode("batch_limit_s"))
+                answers = timing.ask(tried.structure, ended(batch, tried.high), limit, of_mode(design, "batch_limit_s"))
                 wrong += mistaken(answers.found, truth, limit)
                 of_stage.add(answers, truth, overhead.request_us, opened_by(tried, answers.found, cluster.shards))
             report[share] = of_stage.as_dict()
@@ -77,7 +78,7 @@ def churn(design: Design, unit: Unit) -> Report:
 def stream(design: Design, unit: Unit) -> Report:
     """Requests and updates interleaved at each ratio, timed together; a test of the ledger's arithmetic."""
     levels = dict(unit.levels)
-    each = int(design.of_mode("queries_per_batch")) * design.batches
+    each = int(of_mode(design, "queries_per_batch")) * batch_count(design)
     ratios = [float(level) for level in design.levels("stream", "updates")]
     plans = []
     cluster = Cluster(design, levels, unit.seed)
@@ -133,7 +134,7 @@ def history(design: Design, unit: Unit) -> Report:
     initial = cluster.points.copy()
     window = max(1, round(float(levels["window_share"]) * cluster.nodes))
     updates = cluster.change(window)
-    count = max(8, int(design.of_mode("queries_per_batch")) * design.batches // HISTORY_REQUESTS_SHARE)
+    count = max(8, int(of_mode(design, "queries_per_batch")) * batch_count(design) // HISTORY_REQUESTS_SHARE)
     asked = boxes(cluster.requests(count))
     revisions = np.random.default_rng([unit.seed, 7]).integers(0, window, size=count).tolist()
     log = UndoLog(initial)
@@ -147,7 +148,7 @@ def history(design: Design, unit: Unit) -> Report:
         if tried.kind == "front":
             found[tried.name] = _window_summary(design, levels, tried.name, initial, updates, asked, revisions, log)
             continue
-        limit = design.limits("history")[0]
+        limit = limits(design, "history")[0]
         found[tried.name] = _past(tried, initial, updates, asked, revisions, right, limit, idle)
     return {"candidates": found, "absent": absent, "window": window}
 

@@ -9,9 +9,10 @@ from statistics import fmean, median
 from typing import Any
 
 from minikube_py.lab.report import Table
-from minikube_py.lab.study.statistics import Verdict, share_interval
 from minikube_py.studies.bloom.ledger import BASE, IDEAL, JOINT, PLAIN, Cell, Price
 from minikube_py.studies.bloom.predictions import Evidence, in_process_costs, probe_break_even_us
+from minikube_py.studies.bloom.settings import costs_behind_us, updates_per_query
+from minikube_py.studies.bloom.statistics import Verdict, share_interval
 
 FRONTS = (PLAIN, JOINT)
 
@@ -51,15 +52,15 @@ def updates_text(ratio: float) -> str:
 def oracle_first(evidence: Evidence) -> Table:
     """If the ideal filter does not win, no filter can."""
     design = evidence.design
-    columns = ("a shard's opening costs", *map(updates_text, design.updates_per_query))
+    columns = ("a shard's opening costs", *map(updates_text, updates_per_query(design)))
     table = Table(
         "Oracle first: share of cells where even a perfect, free filter beats none, max vector and joint bitset",
         columns,
     )
     grid = evidence.cells("grid")
-    for cost in design.c_behind_us:
+    for cost in costs_behind_us(design):
         cells = []
-        for ratio in design.updates_per_query:
+        for ratio in updates_per_query(design):
             found = [
                 cell.verdict(design, IDEAL, Price(cost, ratio), free=False) == "win"
                 for cell in grid
@@ -74,11 +75,11 @@ def verdicts(evidence: Evidence, free: bool, updates: float = 1.0) -> Table:
     """Every filter and summary against its rivals, over the cells of `grid`."""
     design = evidence.design
     memory = "free memory: none, max vector, joint bitset, every exact structure" if free else "tight memory"
-    columns = ("", *map(opening_costs, design.c_behind_us))
+    columns = ("", *map(opening_costs, costs_behind_us(design)))
     table = Table(f"Win / tie / undecided / loss, {updates_text(updates)}, {memory}", columns)
     for name in (*FRONTS, *design.raw["filters"]):
         row = []
-        for cost in design.c_behind_us:
+        for cost in costs_behind_us(design):
             found: Counter[Verdict] = Counter()
             for cell in evidence.cells("grid"):
                 if name in cell.names:
@@ -93,7 +94,7 @@ def verdicts(evidence: Evidence, free: bool, updates: float = 1.0) -> Table:
 def rule(evidence: Evidence) -> Table:
     """The registered rule: p_empty (1 - FPR) C_behind > C_probe + U/Q C_maintain."""
     design = evidence.design
-    columns = ("", *(opening_costs(cost) for cost in design.c_behind_us if cost))
+    columns = ("", *(opening_costs(cost) for cost in costs_behind_us(design) if cost))
     table = Table(
         "Share of cells where a filter pays against none (the registered rule), one update for a request", columns
     )
@@ -101,7 +102,7 @@ def rule(evidence: Evidence) -> Table:
         there = [cell for cell in evidence.cells("grid") if name in cell.names]
         row = [
             percent(sum(cell.pays(name, Price(cost, 1.0)) for cell in there), len(there))
-            for cost in design.c_behind_us
+            for cost in costs_behind_us(design)
             if cost
         ]
         table.add(name, *row)
@@ -115,12 +116,12 @@ def winners(evidence: Evidence, free: bool, updates: float = 1.0) -> Table:
         "Cheapest of all candidates" if free else "Cheapest of the shards' fronts (no structure of all nodes at hand)"
     )
     table = Table(
-        f"{title}, {updates_text(updates)}", ("nodes", *map(opening_costs, design.c_behind_us))
+        f"{title}, {updates_text(updates)}", ("nodes", *map(opening_costs, costs_behind_us(design)))
     )
     grid = evidence.cells("grid")
     for nodes in sorted({int(cell.levels["n"]) for cell in grid}):
         row = []
-        for cost in design.c_behind_us:
+        for cost in costs_behind_us(design):
             found = Counter(best(cell, Price(cost, updates), free) for cell in grid if cell.levels["n"] == nodes)
             row.append(", ".join(f"{name} {count}" for name, count in found.most_common(3)))
         table.add(f"{nodes:,}", *row)

@@ -11,13 +11,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from minikube_py.lab.prediction import day
-from minikube_py.lab.prediction.cluster import PLENTY, SCORERS, Cluster, Days, Outcome, RealDays, Size, World, faults
 from minikube_py.lab.prediction.day import Day
 from minikube_py.lab.prediction.generator import Generator, Parameters, packaged
 from minikube_py.lab.study.contest import Batch, Contest
 from minikube_py.lab.study.design import Design, Levels, StudyError
 from minikube_py.lab.study.experiment import CHECKOUT, Absent
 from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.studies.prediction.cluster import (
+    PLENTY,
+    SCORERS,
+    Cluster,
+    Days,
+    Outcome,
+    RealDays,
+    Size,
+    World,
+    faults,
+)
 from minikube_py.studies.prediction.titles import OF_CURVES, TITLES
 
 ENVIRONMENT: Final = "MINIKUBE_PY_DATA"
@@ -90,6 +100,7 @@ class Prediction(Contest):
     text, design = CHECKOUT / "docs/studies/prediction.md", CHECKOUT / "docs/studies/prediction.toml"
     packaged = Path(__file__).with_name("design.toml")
     settings: Sequence[str] = ("size", "busy", "settings")
+    optional = ("settings",)
     titles = TITLES
     words = {
         "usable": "CPU that pods have reserved, as a share of what the nodes have",

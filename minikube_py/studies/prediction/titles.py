@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from minikube_py.lab.statistics import of_clusters
 from minikube_py.lab.study import curves
 from minikube_py.lab.study.measured import Measured
-from minikube_py.lab.study.statistics import of_clusters
 
 NO_PREDICTOR = ("reserved", "limits", "oracle")
 RATE = {"violations": 0.01, "evictions": 1.0}

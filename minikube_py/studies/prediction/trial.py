@@ -11,9 +11,11 @@ from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.measured import Measured
 from minikube_py.lab.study.runner import Task, in_processes
 from minikube_py.scheduler.prediction.predictor import predictor_named
+from minikube_py.scheduler.prediction.predictors import PREDICTORS
 from minikube_py.studies.prediction.study import Prediction
 
 BLOCK = "tried"
+NAMES = ("reserved", *PREDICTORS)
 
 
 def design_of(names: Sequence[str], usage: str, seeds: int, nodes: int) -> Design:

@@ -17,8 +17,8 @@ from minikube_py.cli import main
 from minikube_py.lab.compare.alone import NOT_RUN, RUN, run_alone
 from minikube_py.lab.compare.compare import CompareOptions, _measures, _Run, as_json, run_compare
 from minikube_py.lab.compare.figures import MEASURES, Ended, demand, figures
-from minikube_py.lab.compare.statistics import ALPHA, NOT_THE_SAME, PLACES_LESS, compared, corrected, p_min, sign_flip_p
 from minikube_py.lab.compare.workload import drawn
+from minikube_py.lab.statistics import ALPHA, NOT_THE_SAME, PLACES_LESS, compared, corrected, p_min, sign_flip_p
 from minikube_py.lab.trace import TraceNode, TracePod, load
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ConfigError, ProfileConfig

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from minikube_py.cli import main
-from minikube_py.lab.prediction.cluster import WARM_UP_MINUTES, Cluster, Outcome, Size, World, faults
 from minikube_py.lab.prediction.day import MINUTES
 from minikube_py.lab.prediction.generator import Generator
 from minikube_py.lab.study.design import Unit
 from minikube_py.scheduler.framework import PluginError
 from minikube_py.studies.prediction import study as study_module
+from minikube_py.studies.prediction.cluster import WARM_UP_MINUTES, Cluster, Outcome, Size, World, faults
 from minikube_py.studies.prediction.study import Prediction
 
 SMALL = Size(nodes=1, cpu_milli=96_000, memory_mib=393_216, first=25, more=0, stay_minutes=10_000)

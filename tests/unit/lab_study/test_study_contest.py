@@ -376,17 +376,17 @@ def test_work_is_paid_for_wherever_it_is_done(how: str, planted: Any) -> None:
     assert (told in warnings(study, design, records)) is (how == "another thread")
 
 
-@pytest.mark.parametrize("timed", [(4.5, 1.4, 0), (25.7, 13.3, 0), (528, 510, 0), (80, 10, 70), (1000, 0, 1000)])
+@pytest.mark.parametrize("timed", [(0, 25.7, 0), (0, 528, 478), (5000, 528, 28), (5000, 400, 0), (0, 1000, 950)])
 @pytest.mark.usefixtures("clocks")
 def test_upkeep_that_is_put_off_until_figures_are_read_is_upkeep(timed: tuple[float, ...], planted: Any) -> None:
-    """`timed`: first, later, charged. Three were measured of figures that put nothing off: caches were cold."""
-    first, later, charged = timed
+    """`timed`: a change, each reading, charged for it. Work that is repeated at each reading is charged, too."""
+    change, reading, charged = timed
     late = "from test_study_contest import CLOCK\n\n\nclass Sorted(Scan):\n    def change(self, changes):\n"
-    late += f"        self.late = {first}\n\n    def figures(self):\n        CLOCK.spend(int(1000 * self.late))\n"
-    late += f"        self.late = {later}\n        return super().figures()\n"
+    late += f"        CLOCK.spend({1000 * change})\n\n    def figures(self):\n"
+    late += f"        CLOCK.spend(int(1000 * {reading}))\n        return super().figures()\n"
     for record in planted("class Sorted(Scan):", late)[2]:
         of = {name: each["figures"]["change_us"][0] for name, each in record["candidates"].items()}
-        assert of == {"sorted": charged, "scan": 0}
+        assert of == {"sorted": change + charged, "scan": 0}
 
 
 def test_a_factor_is_named_as_the_experiment_likes(

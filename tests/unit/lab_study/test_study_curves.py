@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minikube_py.lab.statistics import of_clusters
 from minikube_py.lab.study import curves
 from minikube_py.lab.study.checking import Known, check
 from minikube_py.lab.study.curves import Curve, best, chosen, compared, gained, jackknife
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.measured import Measured
-from minikube_py.lab.study.statistics import of_clusters
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from minikube_py.lab.study import registration
 from minikube_py.lab.study.design import Design, StudyError, parse
 from minikube_py.lab.study.experiment import find
+from minikube_py.studies.bloom import settings
 from minikube_py.studies.bloom.study import MEASURES, Bloom
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,8 +50,8 @@ def test_every_block_is_measured_by_something(design: Design) -> None:
 def test_the_grid_crosses_what_was_registered() -> None:
     full = Bloom().load("full")
     assert len(full.cells("grid")) == 3 * 4 * 3 * 3
-    assert full.c_behind_us == [0, 50, 1000, 10000]
-    assert full.updates_per_query == [0.01, 1, 10]
+    assert settings.costs_behind_us(full) == [0, 50, 1000, 10000]
+    assert settings.updates_per_query(full) == [0.01, 1, 10]
 
 
 def test_one_resource_knows_no_correlation() -> None:

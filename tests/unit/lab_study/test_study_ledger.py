@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minikube_py.lab.statistics import Interval, of_clusters
 from minikube_py.lab.study.design import Design
-from minikube_py.lab.study.statistics import Interval, against_all, of_clusters, ratios, share_interval, verdict
 from minikube_py.studies.bloom.ledger import Cell, Price, cells, oracle_can_win, update_us
+from minikube_py.studies.bloom.statistics import against_all, ratios, share_interval, verdict
 from minikube_py.studies.bloom.study import Bloom
 
 QUICK: Design = Bloom().load("quick")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from minikube_py.lab.study import statistics
+from minikube_py.lab import statistics
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 7, 30])

@@ -6,7 +6,7 @@ import packing_fill
 import pytest
 from packing_fill import FAMILY, FIRST, LISTS, Member, finalists, one_sided, winner
 
-from minikube_py.lab.compare.statistics import compared
+from minikube_py.lab.statistics import compared
 
 
 def test_the_rule_of_the_registration() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from minikube_py.lab.study.statistics import of_clusters
+from minikube_py.lab.statistics import of_clusters
 
 DOCS = Path(__file__).parents[3] / "docs"
 CASES: dict[str, Any] = json.loads((DOCS / "data" / "ui-cost.json").read_text(encoding="utf-8"))

@@ -1,17 +1,20 @@
-"""Means with intervals over seeds, and a paired test of the differences. Pure and deterministic."""
+"""Intervals over clusters (seeds), and a paired test of differences. Pure and deterministic."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
-
-from minikube_py.lab.study.statistics import SEED, Interval, of_clusters
+import numpy.typing as npt
 
 T = TypeVar("T")
+Floats = npt.NDArray[np.float64]
+SEED: Final = 20260101
 CONFIDENCE: Final = 0.95
 EXACT_MAX: Final = 14
 """Up to this many pairs all sign combinations are tried, above it a sample."""
@@ -19,6 +22,52 @@ ALPHA: Final = 0.05
 SIDES: Final = ("first", "second")
 NOT_THE_SAME: Final = "not the same pods"
 PLACES_LESS: Final = ("first places less", "second places less")
+
+
+class Interval(NamedTuple):
+    """An estimate with its interval at the design's confidence."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_known(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def text(self) -> str:
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+    def outcome(self, below: bool, bound: float) -> Literal["held", "falsified", "undecided"]:
+        """Held or falsified if the whole interval agrees."""
+        if self.high < bound:
+            return "held" if below else "falsified"
+        if self.low > bound:
+            return "falsified" if below else "held"
+        # A zero-width interval at the bound itself.
+        return "falsified" if self.low == self.high else "undecided"
+
+
+def of_clusters(values: Sequence[float], confidence: float, ratio: bool = False) -> Interval:
+    """For the mean of one value per cluster, by Student's t; for ratios the geometric mean. A single cluster has an
+    infinite interval."""
+    made = np.log(np.array(values)) if ratio else np.array(values, dtype=np.float64)
+    if len(made) < 2 or not np.isfinite(made).all():
+        value = float(values[0]) if len(values) else math.nan
+        return Interval(value, 0.0 if ratio else -math.inf, math.inf)
+    mean = float(made.mean())
+    half = student_quantile(0.5 + confidence / 2, len(made) - 1) * float(made.std(ddof=1)) / math.sqrt(len(made))
+    edges = (mean, mean - half, mean + half)
+    return Interval(*(map(math.exp, edges) if ratio else edges))
+
+
+@lru_cache(maxsize=64)
+def student_quantile(share: float, freedom: int) -> float:
+    """By x = sqrt(freedom) tan(angle), whose density is cos(angle)^(freedom - 1)."""
+    angles = np.linspace(-math.pi / 2, math.pi / 2, 200_001)
+    density = np.cos(angles) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return math.sqrt(freedom) * math.tan(float(np.interp(share, below / below[-1], angles)))
 
 
 class Compared(NamedTuple):

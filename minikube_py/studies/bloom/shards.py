@@ -18,7 +18,7 @@ from minikube_py.env import sync_data
 from minikube_py.errors import Corruption, InvalidRequest
 from minikube_py.index.structure import Box, IntArray, Point
 from minikube_py.index.structures.shard_reader import Read, find_in
-from minikube_py.lab.shard_objects import object_of, points_of
+from minikube_py.studies.bloom.shard_objects import object_of, points_of
 
 FLUSH_CHANGES: Final = 256
 ENCODINGS: Final = ("columns", "objects")

@@ -26,11 +26,11 @@ from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.index.structure import HIGH, LOW, MISSING, NO_SLOTS, Box, IntArray, Point
 from minikube_py.index.structures.shard_reader import Read
-from minikube_py.lab.shard_objects import field_name, object_of, points_of
 from minikube_py.mvcc.txn import MAX_TXN_OPS
 from minikube_py.mvcc.types import DeleteRange, Put, RangeRequest, RangeResult, Txn, prefix_end
 from minikube_py.store.client import StoreClient
 from minikube_py.store.client_connection import Endpoint
+from minikube_py.studies.bloom.shard_objects import field_name, object_of, points_of
 
 PREFIX: Final = b"/shards/"
 HOST: Final = "127.0.0.1"
