@@ -21,9 +21,10 @@ from typing import Any, Final, NamedTuple
 import page_table
 from page_table import DOCS, table
 
-from minikube_py.lab.packing import lists, study
-from minikube_py.lab.packing.study import Task
+from minikube_py.lab import pod_lists
 from minikube_py.lab.statistics import Compared, compared
+from minikube_py.studies.packing import study
+from minikube_py.studies.packing.study import Task
 
 JUDGEMENT: Final = DOCS / "data" / "packing-fill.json"
 JUDGED: Final = range(42, 52)
@@ -88,7 +89,9 @@ def winner(shares: Shares) -> int:
 def judged(journal: Path, jobs: int) -> bytes:
     """As registered: the default list with ten seeds, the others of the table with three."""
     tasks = [
-        Task(pods, "fill", seed) for pods in lists.PUBLISHED for seed in (JUDGED if pods == "default" else JUDGED[:3])
+        Task(pods, "fill", seed)
+        for pods in pod_lists.PUBLISHED
+        for seed in (JUDGED if pods == "default" else JUDGED[:3])
     ]
     found = study.run(tasks, jobs=jobs, journal=journal, say=lambda text: print(text, flush=True))
     return study.as_json(study.means({task: found[task] for task in tasks}), JUDGED)

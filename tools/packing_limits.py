@@ -28,11 +28,11 @@ import numpy as np
 import page_table
 from page_table import DOCS, table
 
-from minikube_py.lab.packing import lists
-from minikube_py.lab.packing.arrivals import Arrival, drawn
-from minikube_py.lab.packing.replay import MARKS, Placing
-from minikube_py.lab.packing.study import begun
+from minikube_py.lab import pod_lists
 from minikube_py.lab.trace import TraceNode, load
+from minikube_py.studies.packing.arrivals import Arrival, drawn
+from minikube_py.studies.packing.replay import MARKS, Placing
+from minikube_py.studies.packing.study import begun
 
 PAGE, DATA = DOCS / "how-to" / "packing-quality.md", DOCS / "data" / "packing-limits.json"
 WHOLE: Final = 1000
@@ -136,7 +136,7 @@ def until(arrivals: Sequence[Arrival], capacity_milli: int, mark: int) -> list[A
 # --- compaction -----------------------------------------------------------------------------------------------------
 
 
-def fits(nodes: Sequence[TraceNode], pods: lists.Pods, arrivals: Sequence[Arrival], policy: str, seed: int) -> bool:
+def fits(nodes: Sequence[TraceNode], pods: pod_lists.Pods, arrivals: Sequence[Arrival], policy: str, seed: int) -> bool:
     placing, pending = Placing(nodes, pods, policy, seed), 0
     for each in arrivals:
         pending += not placing.place(each)[0]
@@ -146,7 +146,7 @@ def fits(nodes: Sequence[TraceNode], pods: lists.Pods, arrivals: Sequence[Arriva
 
 
 def compacted(
-    nodes: Sequence[TraceNode], pods: lists.Pods, arrivals: Sequence[Arrival], policy: str, trial: int
+    nodes: Sequence[TraceNode], pods: pod_lists.Pods, arrivals: Sequence[Arrival], policy: str, trial: int
 ) -> int | None:
     """How many nodes are enough: those that are removed last. None if all are too few. By bisection, as if no smaller
     number would do where a greater one does not; fewer GPUs than are asked for never do."""
@@ -179,7 +179,7 @@ def tasks() -> list[Task]:
     return [*bounds, *(Task(policy, 0, trial) for trial in range(TRIALS) for policy in POLICIES)]
 
 
-def value_of(task: Task, nodes: Sequence[TraceNode], pods: lists.Pods) -> float | None:
+def value_of(task: Task, nodes: Sequence[TraceNode], pods: pod_lists.Pods) -> float | None:
     capacity = sum(WHOLE * node.gpus for node in nodes)
     if task.kind in KINDS:
         return round(bound(nodes, until(drawn(pods, capacity, task.number), capacity, task.at), task.kind), 4)
@@ -187,7 +187,7 @@ def value_of(task: Task, nodes: Sequence[TraceNode], pods: lists.Pods) -> float 
 
 
 def found(path: Path) -> dict[Task, float | None]:
-    nodes, pods = load().nodes, lists.read("default")
+    nodes, pods = load().nodes, pod_lists.read("default")
     with closing(begun(path, "packing-limits", print)) as journal:
         for task in tasks():
             if str(task) not in journal.records:

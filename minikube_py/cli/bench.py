@@ -212,30 +212,25 @@ def _query(arguments: argparse.Namespace) -> int:
 
 
 def _schedule(arguments: argparse.Namespace) -> int:
-    from minikube_py.lab.stress_runs import StressPlan, run_all, run_all_virtually
+    from minikube_py.lab.stress import StressOptions
+    from minikube_py.lab.stress_runs import run_all, run_all_virtually, store_index, variants
 
-    plan = StressPlan(
-        nodes=arguments.nodes,
-        samplings=arguments.sampling or ("all",),
-        matchers=arguments.matcher,
-        pods=arguments.pods,
-        utilisation=arguments.utilisation,
-        churn=arguments.churn,
+    indexes = tuple(map(store_index, arguments.store_index))
+    as_given = ("pods", "utilisation", "churn", "repetition", "members", "in_flight", "seed")
+    each = StressOptions(
+        **{name: getattr(arguments, name) for name in as_given},
         mix=arguments.predicates,
-        repetition=arguments.repetition,
-        members=arguments.members,
-        store_indexes=tuple(arguments.store_index),
-        ask_store=arguments.ask_store,
-        in_flight=arguments.in_flight,
-        seed=arguments.seed,
+        store_indexes=indexes,
+        ask_store=arguments.ask_store or bool(indexes),
         chosen=flags.run_by(arguments),
     )
+    runs = variants(each, arguments.nodes, arguments.sampling or ("all",), arguments.matcher)
     if arguments.sampling and arguments.scheduler_config:
         raise WrongUsage("--scheduler-config sets how many nodes are scored; remove --sampling")
     if virtual.asked(arguments):
-        good = run_all_virtually(plan, again=virtual.again(), results=arguments.results, step=started().done)
+        good = run_all_virtually(runs, again=virtual.again(), results=arguments.results, step=started().done)
         return 0 if good else 1
-    run = run_all(plan, data_dir=arguments.data_dir, results=arguments.results, step=started().done)
+    run = run_all(runs, data_dir=arguments.data_dir, results=arguments.results, step=started().done)
     return 0 if run_interruptible(run) else 1
 
 

@@ -19,7 +19,7 @@ from minikube_py.cli import flags
 from minikube_py.cli.table import table
 
 if TYPE_CHECKING:
-    from minikube_py.lab.packing.study import Mean, Row
+    from minikube_py.studies.packing.study import Mean, Row
 
 POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd")
 SEEDS = "42-51"
@@ -27,7 +27,7 @@ SEEDS = "42-51"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     pods_help = "pod lists of the trace, comma-separated; `all` for the 17 with published results (default: default)"
-    known = flags.several(lambda text: text if text == "all" else flags.checked("lab.packing.lists:read")(text))
+    known = flags.several(lambda text: text if text == "all" else flags.checked("lab.pod_lists:read")(text))
     parser.add_argument("--pods", type=known, default=("default",), metavar="LIST", help=pods_help)
     policy_help = f"policies, comma-separated: also fill, of this project (default: {','.join(POLICIES)})"
     policies = flags.several(flags.one_of(*POLICIES, "fill"))
@@ -55,10 +55,11 @@ def _seeds(text: str) -> list[int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from minikube_py.lab.packing import lists, study
+    from minikube_py.lab import pod_lists
     from minikube_py.lab.report import require_writable_file
+    from minikube_py.studies.packing import study
 
-    names = dict.fromkeys(lists.PUBLISHED if "all" in arguments.pods else arguments.pods)
+    names = dict.fromkeys(pod_lists.PUBLISHED if "all" in arguments.pods else arguments.pods)
     for flag, path in (("--write", arguments.write), ("--journal", arguments.journal)):
         if path is not None:
             require_writable_file(path, flag)
@@ -77,8 +78,8 @@ def _say(text: str) -> None:
 
 
 def _told(rows: list[Row]) -> str:
-    from minikube_py.lab.packing.replay import MARKS
-    from minikube_py.lab.packing.study import out_of_order, outside, published
+    from minikube_py.studies.packing.replay import MARKS
+    from minikube_py.studies.packing.study import out_of_order, outside, published
 
     expected = published()
     heads = ["PODS", "POLICY", "SEEDS"]

@@ -12,8 +12,7 @@ import os
 from pathlib import Path
 
 from minikube_py.cli import forms, input_files
-from minikube_py.lab import trace
-from minikube_py.lab.packing import lists
+from minikube_py.lab import pod_lists, trace
 from minikube_py.lab.prediction import fit, generator
 from minikube_py.lab.report import require_writable
 
@@ -50,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.usage:
         tables = {generator.TABLE: fit.convert(source)}
     else:
-        tables = {lists.TABLE: lists.convert(source)} if arguments.lists else trace.convert(source, arguments.pods)
+        of_lists = arguments.lists
+        tables = {pod_lists.TABLE: pod_lists.convert(source)} if of_lists else trace.convert(source, arguments.pods)
     for name, table in tables.items():
         path = arguments.target / name
         try:

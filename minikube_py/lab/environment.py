@@ -46,31 +46,20 @@ class Environment:
 
 def describe(data_dir: Path, layout: str, nodes_scored_percent: int = 0) -> Environment:
     """Measures the disk under `data_dir` briefly (64 syncs of 4 KiB)."""
-    return Environment(
-        version=__version__,
-        commit=commit(),
-        python=platform.python_version(),
-        machine=f"{platform.system()} {platform.machine()}",
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        filesystem=filesystem_of(data_dir),
-        fdatasync_p50_ms=round(_sync_p50_s(data_dir) * 1000, 3),
-        layout=layout,
-        nodes_scored_percent=nodes_scored_percent,
-    )
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return _described(cpus, filesystem_of(data_dir), _sync_p50_s(data_dir), layout, nodes_scored_percent)
 
 
 def describe_virtual(layout: str, sync_s: float, nodes_scored_percent: int = 0) -> Environment:
     """For a run in virtual time with a simulated disk: syncs take `sync_s` on average."""
+    return _described(1, "a simulated disk", sync_s, layout, nodes_scored_percent)
+
+
+def _described(cpus: int, filesystem: str, sync_s: float, layout: str, nodes_scored_percent: int) -> Environment:
+    python, machine = platform.python_version(), f"{platform.system()} {platform.machine()}"
+    sync_ms = round(sync_s * 1000, 3)
     return Environment(
-        version=__version__,
-        commit=commit(),
-        python=platform.python_version(),
-        machine=f"{platform.system()} {platform.machine()}",
-        cpus=1,
-        filesystem="a simulated disk",
-        fdatasync_p50_ms=round(sync_s * 1000, 3),
-        layout=layout,
-        nodes_scored_percent=nodes_scored_percent,
+        __version__, commit(), python, machine, cpus, filesystem, sync_ms, layout, nodes_scored_percent
     )
 
 

@@ -56,14 +56,14 @@ async def create_pod(transport: ApiTransport, pod: PodBody, recorder: PodRecorde
             break
         unknown = unknown or answer.status == 504
         await asyncio.sleep(RETRY_WAIT_S * attempt)
-    raise LoadError(f"create of pod {pod.key} answered {answer.status}: {_message(answer.body)}")
+    raise LoadError(f"create of pod {pod.key} answered {answer.status}: {message_of(answer.body)}")
 
 
 async def delete_pod(transport: ApiTransport, pod: PodBody) -> None:
     """Without grace. Raises: LoadError; Unavailable, OutcomeUnknown."""
     answer = await transport.request("DELETE", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}", body=DELETE_NOW)
     if answer.status not in (200, 202, 404):
-        raise LoadError(f"delete of pod {pod.key} answered {answer.status}: {_message(answer.body)}")
+        raise LoadError(f"delete of pod {pod.key} answered {answer.status}: {message_of(answer.body)}")
 
 
 async def create_namespaces(transport: ApiTransport, names: Iterable[str]) -> None:
@@ -72,10 +72,10 @@ async def create_namespaces(transport: ApiTransport, names: Iterable[str]) -> No
         body = orjson.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         answer = await transport.request("POST", "/api/v1/namespaces", body=body)
         if answer.status not in (201, 409):
-            raise LoadError(f"create of namespace {name} answered {answer.status}: {_message(answer.body)}")
+            raise LoadError(f"create of namespace {name} answered {answer.status}: {message_of(answer.body)}")
 
 
-def _message(body: bytes) -> str:
+def message_of(body: bytes) -> str:
     try:
         return str(orjson.loads(body)["message"])
     except (ValueError, KeyError, TypeError):

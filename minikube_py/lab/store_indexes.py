@@ -12,6 +12,7 @@ import orjson
 from minikube_py.client.transport import ApiTransport
 from minikube_py.env import Clock
 from minikube_py.errors import MinikubeError
+from minikube_py.lab.load import message_of
 from minikube_py.lab.measure import summary_ms
 from minikube_py.lab.workload import GPU_RESOURCE
 
@@ -37,12 +38,12 @@ async def declare_and_wait(transport: ApiTransport, index: StoreIndex) -> None:
     body = {"name": index.name, "on": "nodes", "fields": list(FIELDS), "structure": index.structure}
     answer = await transport.request("POST", INDEXES_PATH, body=orjson.dumps(body))
     if answer.status not in (200, 201):
-        raise IndexNotReady(f"index {index.name}: the API answered {answer.status}: {_message(answer.body)}")
+        raise IndexNotReady(f"index {index.name}: the API answered {answer.status}: {message_of(answer.body)}")
     deadline_s = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline_s:
         answer = await transport.request("GET", f"{INDEXES_PATH}/{index.name}")
         if answer.status != 200:
-            raise IndexNotReady(f"index {index.name}: the API answered {answer.status}: {_message(answer.body)}")
+            raise IndexNotReady(f"index {index.name}: the API answered {answer.status}: {message_of(answer.body)}")
         status: dict[str, Any] = orjson.loads(answer.body)["status"]
         if status["state"] == "ready":
             return
@@ -67,7 +68,7 @@ class Asker:
         started_s = self._clock.monotonic_s()
         answer = await self._transport.request("GET", "/api/v1/nodes", {"fieldSelector": selector, "limit": "1"})
         if answer.status != 200:
-            raise IndexNotReady(f"{selector}: the API answered {answer.status}: {_message(answer.body)}")
+            raise IndexNotReady(f"{selector}: the API answered {answer.status}: {message_of(answer.body)}")
         self.found += len(orjson.loads(answer.body)["items"])
         self.durations_s.append(self._clock.monotonic_s() - started_s)
 
@@ -77,10 +78,3 @@ class Asker:
         items = orjson.loads(answer.body)["items"] if answer.status == 200 else []
         indexes = [{"name": each["name"], "structure": each["structure"], **each["status"]} for each in items]
         return {"asked": len(self.durations_s), "found": self.found, **summary_ms(self.durations_s), "indexes": indexes}
-
-
-def _message(body: bytes) -> str:
-    try:
-        return str(orjson.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
-        return body[:200].decode(errors="replace")

@@ -49,6 +49,7 @@ from minikube_py.lab.workload import RUN_LABEL
 from minikube_py.mvcc.types import Put
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.matcher import COLUMNS
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 from minikube_py.scheduler.scheduler import Scheduler
 
@@ -67,19 +68,19 @@ class StressOptions:
     """`churn`: the share of bound pods that leave later, 0 to 1. `repetition`: the share of equal pods. `ask_store`:
     also queries the store for a node for each pod, besides the scheduler's work."""
 
-    nodes: int
     pods: int
     utilisation: float
     churn: float
     mix: str
     repetition: float
-    sampling: str
-    matcher: str
     members: int
     store_indexes: tuple[StoreIndex, ...]
     ask_store: bool
     in_flight: int
     seed: int
+    nodes: int = 1000
+    sampling: str = "all"
+    matcher: str = COLUMNS
     chosen: ChosenScheduler = DEFAULT_SCHEDULER
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from minikube_py.control_plane.config import Step
@@ -16,55 +16,21 @@ from minikube_py.lab.store_indexes import StoreIndex
 from minikube_py.lab.stress import Outcome, StressOptions, run_stress
 from minikube_py.lab.stress_report import name_of, print_outcomes, write_outcomes
 from minikube_py.lab.virtual import in_virtual_time
-from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.matcher import COLUMNS
 
 FAMILY_FLAG = "family"
 
 
-@dataclass(frozen=True, slots=True)
-class StressPlan:
-    """From the command's flags; `store_indexes`: texts NAME=STRUCTURE."""
-
-    nodes: Sequence[int]
-    samplings: Sequence[str]
-    matchers: Sequence[str]
-    pods: int
-    utilisation: float
-    churn: float
-    mix: str
-    repetition: float
-    members: int
-    store_indexes: Sequence[str]
-    ask_store: bool
-    in_flight: int
-    seed: int
-    chosen: ChosenScheduler = DEFAULT_SCHEDULER
-
-    def options(self) -> list[StressOptions]:
-        """Raises: InvalidRequest."""
-        indexes = tuple(map(store_index, self.store_indexes))
-        return [
-            StressOptions(
-                nodes=nodes,
-                pods=self.pods,
-                utilisation=self.utilisation,
-                churn=self.churn,
-                mix=self.mix,
-                repetition=self.repetition,
-                sampling=sampling,
-                matcher=matcher,
-                members=self.members,
-                store_indexes=indexes,
-                ask_store=self.ask_store or bool(indexes),
-                in_flight=self.in_flight,
-                seed=self.seed,
-                chosen=self.chosen,
-            )
-            for nodes in self.nodes
-            for sampling in self.samplings
-            for matcher in _matchers(self.matchers)
-        ]
+def variants(
+    each: StressOptions, nodes: Sequence[int], samplings: Sequence[str], matchers: Sequence[str]
+) -> list[StressOptions]:
+    """All combinations. Raises: InvalidRequest."""
+    return [
+        replace(each, nodes=count, sampling=sampling, matcher=matcher)
+        for count in nodes
+        for sampling in samplings
+        for matcher in _matchers(matchers)
+    ]
 
 
 def _matchers(names: Sequence[str]) -> list[str]:
@@ -86,26 +52,25 @@ def store_index(text: str) -> StoreIndex:
     return StoreIndex(name, structure)
 
 
-async def run_all(plan: StressPlan, *, data_dir: Path | None, results: Path, step: Step) -> bool:
+async def run_all(runs: Sequence[StressOptions], *, data_dir: Path | None, results: Path, step: Step) -> bool:
     """Prints progress; False if a pod was misplaced, or left pending although it fits.
 
     Raises: MinikubeError of every kind."""
     report.require_writable(results)
-    runs = plan.options()
     if data_dir is not None and len(runs) > 1:
         raise WrongUsage(f"--data-dir holds one run, and these are {len(runs)}; leave it out, or ask for one")
     ran = [await _real(options, data_dir, step) for options in runs]
     return _tell([each for each in ran if each is not None], results) and None not in ran
 
 
-def run_all_virtually(plan: StressPlan, *, again: str, results: Path, step: Step) -> bool:
+def run_all_virtually(runs: Sequence[StressOptions], *, again: str, results: Path, step: Step) -> bool:
     """`run_all` in virtual time, each run with its digest. `again`: the command without its seed.
 
     Raises: MinikubeError of every kind; SimFailure."""
-    if plan.members > 1:
-        raise WrongUsage(f"--virtual has one member, not {plan.members}; `make swarm` simulates several")
+    if runs[0].members > 1:
+        raise WrongUsage(f"--virtual has one member, not {runs[0].members}; `make swarm` simulates several")
     report.require_writable(results)
-    ran = [_virtual(options, again, step) for options in plan.options()]
+    ran = [_virtual(options, again, step) for options in runs]
     return _tell([each for each in ran if each is not None], results) and None not in ran
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from minikube_py.lab.packing.arrivals import Arrival
-from minikube_py.lab.packing.replay import Placing
 from minikube_py.lab.plugins.drawn import Words, drawn_case
 from minikube_py.lab.plugins.model_laws import Subject, World
 from minikube_py.lab.trace import TraceNode
@@ -28,6 +26,8 @@ from minikube_py.scheduler.packing.fragmentation import Shape
 from minikube_py.scheduler.packing.policies import POLICIES
 from minikube_py.scheduler.prediction.predictors import PREDICTORS
 from minikube_py.scheduler.profile import Profile
+from minikube_py.studies.packing.arrivals import Arrival
+from minikube_py.studies.packing.replay import Placing
 
 Path_ = tuple[str | int, ...]
 EDGES: tuple[Any, ...] = (

@@ -14,8 +14,8 @@ from minikube_py.errors import Compacted, FutureRevision, InvalidRequest
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Op, Where
 from minikube_py.index.contract import Index, Matches, Order, Row, RowChange
-from minikube_py.lab.conformance.program import Broken
-from minikube_py.own_code import RAISED, told
+from minikube_py.lab.conformance.program import Broken, guarded
+from minikube_py.own_code import RAISED
 
 THINGS: Final = FieldSet(
     "things",
@@ -400,14 +400,7 @@ def _ask_again(life: _Life[I], number: int) -> None:
 
 
 def _guarded(law: str, number: int, ask: Callable[[], Any]) -> Any:
-    try:
-        return ask()
-    except Broken:
-        raise
-    except InvalidRequest:
-        raise
-    except RAISED as error:
-        raise Broken(law, f"it raised {told(error)}", number) from error
+    return guarded(law, number, ask, InvalidRequest)
 
 
 def _key(key: bytes) -> str:

@@ -98,7 +98,7 @@ class _State:
 
 def run(build: Build, program: Program) -> None:
     """Raises: Broken at the first step that shows a broken law."""
-    state = _State(_guarded("it can be built", 0, lambda: build(program.dimensions)))
+    state = _State(guarded("it can be built", 0, lambda: build(program.dimensions)))
     for number, step in enumerate(program.steps, 1):
         _take(state, step, number)
     last = len(program.steps)
@@ -111,34 +111,34 @@ def _take(state: _State, step: Step, number: int) -> None:
     structure, points = state.structure, state.points
     law = f"{type(step).__name__.lower()} accepts what the contract allows"
     if isinstance(step, Put):
-        _guarded(law, number, lambda: structure.put(step.slot, step.point))
+        guarded(law, number, lambda: structure.put(step.slot, step.point))
         points[step.slot] = step.point
     elif isinstance(step, Remove):
-        _guarded(law, number, lambda: structure.remove(step.slot))
+        guarded(law, number, lambda: structure.remove(step.slot))
         points.pop(step.slot, None)
     elif isinstance(step, Load):
         _load(structure, step, number)
         points.update(step.points)
     elif isinstance(step, Find):
-        found = _guarded(law, number, lambda: structure.find(step.box, step.limit))
+        found = guarded(law, number, lambda: structure.find(step.box, step.limit))
         judge(found, points, step.box, step.limit, number)
         state.answers.append((number, found, tuple(_slots_of(found))))
         _judge_again(structure, step, points, number)
     elif isinstance(step, MayMatch):
-        said = _guarded(law, number, lambda: structure.may_match(step.box))
+        said = guarded(law, number, lambda: structure.may_match(step.box))
         if not said and matching(points, step.box):
             raise Broken("may_match is false only if nothing lies in the box", f"{_shown(points, step.box)} do", number)
     elif isinstance(step, Freeze):
         if isinstance(structure, Versioned):
-            state.frozen.append((_guarded(law, number, structure.freeze), dict(points)))
+            state.frozen.append((guarded(law, number, structure.freeze), dict(points)))
     elif isinstance(step, FindFrozen):
         if isinstance(structure, Versioned) and state.frozen:
             frozen, then = state.frozen[step.state % len(state.frozen)]
             versioned: Versioned = structure
-            found = _guarded(law, number, lambda: versioned.find_frozen(frozen, step.box, step.limit))
+            found = guarded(law, number, lambda: versioned.find_frozen(frozen, step.box, step.limit))
             judge(found, then, step.box, step.limit, number)
     else:
-        size = _guarded(law, number, structure.size_bytes)
+        size = guarded(law, number, structure.size_bytes)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise Broken("size_bytes is a number of bytes", f"it was {size!r}", number)
 
@@ -146,13 +146,13 @@ def _take(state: _State, step: Step, number: int) -> None:
 def _load(structure: Structure, step: Load, number: int) -> None:
     if not isinstance(structure, Loading):
         for slot, point in step.points:
-            _guarded("put accepts what the contract allows", number, lambda: structure.put(slot, point))  # noqa: B023
+            guarded("put accepts what the contract allows", number, lambda: structure.put(slot, point))  # noqa: B023
         return
     slots = np.array([slot for slot, _ in step.points], dtype=np.int64)
     dimensions = len(step.points[0][1]) if step.points else 0
     points = np.array([point for _, point in step.points], dtype=np.int64).reshape(len(slots), dimensions)
     kept = points.copy()
-    _guarded("load accepts what the contract allows", number, lambda: structure.load(slots, points))
+    guarded("load accepts what the contract allows", number, lambda: structure.load(slots, points))
     if not np.array_equal(points, kept):
         raise Broken("load does not change its arguments", "it changed the array of points", number)
     # The caller may reuse its arrays afterwards; the structure must have copied them.
@@ -162,17 +162,18 @@ def _load(structure: Structure, step: Load, number: int) -> None:
 
 def _judge_again(structure: Structure, step: Find, points: Points, number: int) -> None:
     """Repeats the query at once: a query must not change the results."""
-    found = _guarded("find can be repeated", number, lambda: structure.find(step.box, step.limit))
+    found = guarded("find can be repeated", number, lambda: structure.find(step.box, step.limit))
     try:
         judge(found, points, step.box, step.limit, number)
     except Broken as broken:
         raise Broken(f"find has no side effects: on the second call, {broken.law}", broken.wanted, number) from None
 
 
-def _guarded(law: str, number: int, ask: Callable[[], Any]) -> Any:
+def guarded(law: str, number: int, ask: Callable[[], Any], *passed: type[Exception]) -> Any:
+    """Raises: Broken, for what is not one of `passed`."""
     try:
         return ask()
-    except Broken:
+    except (Broken, *passed):
         raise
     except RAISED as error:
         raise Broken(law, f"it raised {told(error)}", number) from error

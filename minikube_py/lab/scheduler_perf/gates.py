@@ -13,7 +13,6 @@ class Gate(NamedTuple):
 
     default: bool
     is_inner: bool = False
-    lacks: str = ""
 
 
 GATES: Final[dict[str, Gate]] = {
@@ -54,8 +53,6 @@ def refusal(run: Run) -> str:
         gate = GATES[name]
         if wanted and not gate.is_inner and not gate.default:
             return f"needs feature gate {name}, which is off by default"
-        if wanted and gate.lacks:
-            return gate.lacks
     return ""
 
 
@@ -68,6 +65,6 @@ def notes(run: Run) -> list[str]:
             found.append(
                 f"{name}={str(wanted).lower()}: internal to kube-scheduler; the scheduler here has no such switch"
             )
-        elif not wanted and gate.default and not gate.lacks:
+        elif not wanted and gate.default:
             found.append(f"{name}=false: on by default, and always on here")
     return found

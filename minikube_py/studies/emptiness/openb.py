@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minikube_py.index.structure import MISSING, IntArray, Point
-from minikube_py.lab.packing import lists
+from minikube_py.lab import pod_lists
 from minikube_py.lab.trace import load
 from minikube_py.studies.emptiness.arrivals import Arrivals
 
@@ -39,7 +39,7 @@ class Shape(NamedTuple):
 def shapes(name: str, labelled: bool = False) -> list[tuple[Shape, int]]:
     """A list's pod shapes with counts, in order; without labels, pods that differ in models are of one shape."""
     counts: dict[Shape, int] = {}
-    for (shape, memory_mib), count in lists.read(name).items():
+    for (shape, memory_mib), count in pod_lists.read(name).items():
         models = shape.models if labelled else ()
         found = Shape(shape.cpu_milli, memory_mib, shape.gpus, shape.gpu_milli, models)
         counts[found] = counts.get(found, 0) + count

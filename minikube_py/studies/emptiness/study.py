@@ -11,7 +11,7 @@ import numpy as np
 from minikube_py.errors import RequestError
 from minikube_py.index.filters.front import Bools, Counting, Front, holding
 from minikube_py.index.structure import IntArray, Point
-from minikube_py.lab.packing import lists
+from minikube_py.lab import pod_lists
 from minikube_py.lab.study.checking import Needs
 from minikube_py.lab.study.contest import Batch, Contest
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
@@ -43,7 +43,7 @@ def needs_of(levels: Levels) -> Needs:
     """Of any study of these clusters."""
     listed = levels.get("list")
     settings, factors = ["batches", "changes_per_batch"], ["list", "policy"]
-    levels_there = {"list": ("synthetic", "dlrm", *lists.names()), "policy": ("packed", "spread")}
+    levels_there = {"list": ("synthetic", "dlrm", *pod_lists.names()), "policy": ("packed", "spread")}
     if listed == "synthetic":
         settings += SYNTHETIC
         factors += ["n", "d", "shards", "correlation", "utilisation", "repetition", "placement"]

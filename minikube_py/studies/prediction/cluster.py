@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from minikube_py.lab import pod_lists
 from minikube_py.lab.compare.alone import reserved
-from minikube_py.lab.packing import lists
 from minikube_py.lab.prediction.day import MINUTES, Day
 from minikube_py.lab.prediction.generator import Generator
 from minikube_py.scheduler.cache import Cache
@@ -89,7 +89,7 @@ class World:
         rng = random.Random(f"prediction {seed}")
         shapes = [
             (shape.cpu_milli, memory)
-            for (shape, memory), count in sorted(lists.read("default").items())
+            for (shape, memory), count in sorted(pod_lists.read("default").items())
             for _ in range(count)
             if 0 < shape.cpu_milli <= size.cpu_milli and 0 < memory <= size.memory_mib
         ]

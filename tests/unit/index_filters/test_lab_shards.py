@@ -14,8 +14,8 @@ from minikube_py.errors import Corruption, InvalidRequest, Unavailable
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Point
 from minikube_py.index.structures.shard_reader import MemoryShards, ShardReader
 from minikube_py.index.structures.sharded import Sharded
-from minikube_py.lab import shards
 from minikube_py.store.client_connection import Endpoint
+from minikube_py.studies.bloom import shards
 from minikube_py.studies.bloom.remote_shards import RemoteShards, spawned
 from minikube_py.studies.bloom.shards import ColdShards
 

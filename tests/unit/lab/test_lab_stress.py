@@ -16,7 +16,8 @@ from minikube_py.lab.cluster import running, watched
 from minikube_py.lab.ledger import Ledger, Misplaced, matches
 from minikube_py.lab.load import LoadError
 from minikube_py.lab.predicates import CPU, GENERATION, MEMORY, PODS, Expression, LabNode, LabPod, Shape
-from minikube_py.lab.stress_runs import StressPlan, run_all
+from minikube_py.lab.stress import StressOptions
+from minikube_py.lab.stress_runs import run_all, store_index, variants
 from minikube_py.lab.workload import GPU_RESOURCE, PodBody
 from minikube_py.scheduler.objects import project_node, project_pod
 from minikube_py.scheduler.plugins.node_affinity import compile_affinity
@@ -140,23 +141,15 @@ def test_a_list_that_differs_from_the_watch_is_found() -> None:
         ledger.compare({"schedule/p1": "n2"})
 
 
-def plan(**changes: object) -> StressPlan:
-    given: dict[str, object] = {
-        "nodes": (300,),
-        "samplings": ("all",),
-        "matchers": ("columns",),
-        "pods": 60,
-        "utilisation": 0.97,
-        "churn": 1.0,
-        "mix": "all",
-        "repetition": 0.0,
-        "members": 1,
-        "store_indexes": (),
-        "ask_store": False,
-        "in_flight": 16,
-        "seed": 1,
-    }
-    return StressPlan(**{**given, **changes})  # type: ignore[arg-type]
+def plan(
+    nodes: tuple[int, ...] = (300,),
+    samplings: tuple[str, ...] = ("all",),
+    matchers: tuple[str, ...] = ("columns",),
+    store_indexes: tuple[str, ...] = (),
+) -> list[StressOptions]:
+    indexes = tuple(map(store_index, store_indexes))
+    each = StressOptions(60, 0.97, 1.0, "all", 0.0, 1, indexes, bool(indexes), in_flight=16, seed=1)
+    return variants(each, nodes, samplings, matchers)
 
 
 @pytest.mark.real_time("a whole control plane as the lab runs it")
@@ -185,9 +178,9 @@ async def test_a_run_from_create_to_verdict(tmp_path: Path, capsys: pytest.Captu
         ({"store_indexes": ("fits=tree",)}, "no structure is named 'tree'"),
     ),
 )
-def test_plans_that_cannot_be_run(changes: dict[str, object], text: str) -> None:
+def test_plans_that_cannot_be_run(changes: dict[str, tuple[str, ...]], text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
-        plan(**changes).options()
+        plan(**changes)  # type: ignore[arg-type]
 
 
 async def test_one_folder_holds_one_run(tmp_path: Path) -> None:

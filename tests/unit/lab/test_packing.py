@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from needs import published_trace
 
 from minikube_py.cli import lab_packing, main
-from minikube_py.lab.packing import lists, study
-from minikube_py.lab.packing.arrivals import drawn
-from minikube_py.lab.packing.replay import Replayed, replay
-from minikube_py.lab.packing.study import Expected, Task, as_json, means, out_of_order, outside, published
+from minikube_py.lab import pod_lists
 from minikube_py.lab.trace import TraceError, TraceNode
 from minikube_py.scheduler.packing.fragmentation import Shape
+from minikube_py.studies.packing import study
+from minikube_py.studies.packing.arrivals import drawn
+from minikube_py.studies.packing.replay import Replayed, replay
+from minikube_py.studies.packing.study import Expected, Task, as_json, means, out_of_order, outside, published
 
 DATA = Path(__file__).parents[3] / "docs" / "data" / "packing.json"
 HEADER = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
@@ -30,18 +31,18 @@ SHARED, PLAIN, LARGE = Shape(1000, 500, 1), Shape(2000, 0, 0), Shape(4000, 1000,
 
 
 def test_the_packaged_table_is_what_the_converter_makes() -> None:
-    packaged = resources.files("minikube_py.lab.traces").joinpath(lists.TABLE).read_bytes()
-    assert packaged == lists.convert(published_trace())
+    packaged = resources.files("minikube_py.lab.traces").joinpath(pod_lists.TABLE).read_bytes()
+    assert packaged == pod_lists.convert(published_trace())
 
 
 def test_the_converter_reads_plain_and_compressed_lists(tmp_path: Path) -> None:
     rows = f"{HEADER}\np0,1000,1024,1,500,A10|T4\np1,1000,1024,1,500,A10|T4\np2,500,64,0,0,T4\n"
-    for name in lists.PUBLISHED[1:]:
+    for name in pod_lists.PUBLISHED[1:]:
         (tmp_path / f"openb_pod_list_{name}.csv").write_text(f"{HEADER}\n")
     with pytest.raises(TraceError, match=r"no openb_pod_list_default\.csv; name the folder"):
-        lists.convert(tmp_path)
+        pod_lists.convert(tmp_path)
     (tmp_path / "openb_pod_list_default.csv.xz").write_bytes(lzma.compress(rows.encode()))
-    head, *table = lists.convert(tmp_path).decode().splitlines()
+    head, *table = pod_lists.convert(tmp_path).decode().splitlines()
     at = head.split(",").index("default")
     assert {tuple(row.split(",")[:5]): row.split(",")[at] for row in table} == {
         ("500", "64", "0", "0", ""): "1",
@@ -49,15 +50,15 @@ def test_the_converter_reads_plain_and_compressed_lists(tmp_path: Path) -> None:
     }
     (tmp_path / "openb_pod_list_cpu050.csv").write_text(f"{HEADER}\np0,many,1,1,1,\n")
     with pytest.raises(TraceError, match=r"openb_pod_list_cpu050\.csv: invalid literal"):
-        lists.convert(tmp_path)
+        pod_lists.convert(tmp_path)
 
 
 def test_lists_have_the_pods_that_the_paper_names() -> None:
-    default = lists.read("default")
+    default = pod_lists.read("default")
     assert sum(default.values()) == 8152
     assert sum(count for (shape, _), count in default.items() if shape.gpus == 8) == 44
     assert sum(count for (shape, _), count in default.items() if 0 < shape.gpu_milli < 1000) == 3078
-    spec = lists.read("gpuspec33")
+    spec = pod_lists.read("gpuspec33")
     asking = sum(count for (shape, _), count in spec.items() if shape.gpus)
     assert sum(count for (shape, _), count in spec.items() if shape.models) / asking == pytest.approx(0.33, abs=0.01)
 
@@ -177,7 +178,7 @@ def test_committed_means_are_within_what_the_published_ones_allow() -> None:
     document = json.loads(DATA.read_bytes())
     assert document["seeds"] == list(range(42, 52))
     assert [(row["pods"], row["policy"]) for row in document["rows"]] == list(
-        product(lists.PUBLISHED, lab_packing.POLICIES)
+        product(pod_lists.PUBLISHED, lab_packing.POLICIES)
     )
     beyond = []
     for row in document["rows"]:

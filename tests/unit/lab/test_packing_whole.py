@@ -12,14 +12,15 @@ import orjson
 import pytest
 
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.lab import pod_lists
 from minikube_py.lab.nodes import wait_ready
-from minikube_py.lab.packing import lists
-from minikube_py.lab.packing import replay as packing
-from minikube_py.lab.packing.arrivals import Arrival, drawn
+from minikube_py.lab.pod_lists import Pods
 from minikube_py.lab.progress import progress
 from minikube_py.lab.replay import NAMESPACE, Replay
 from minikube_py.lab.trace import Trace, TraceNode, TracePod, load
 from minikube_py.lab.workload import trace_nodes
+from minikube_py.studies.packing import replay as packing
+from minikube_py.studies.packing.arrivals import Arrival, drawn
 
 EVERY = int(os.environ.get("MINIKUBE_PY_PACKING_EVERY", "30"))
 """Of so many nodes one."""
@@ -33,7 +34,7 @@ class Whole:
 
     `order`: of the nodes, in the scheduler's columns. `where`: by arrival, node and devices."""
 
-    def __init__(self, nodes: tuple[TraceNode, ...], arrivals: list[Arrival], policy: str, pods: lists.Pods) -> None:
+    def __init__(self, nodes: tuple[TraceNode, ...], arrivals: list[Arrival], policy: str, pods: Pods) -> None:
         self.trace = Trace(nodes, tuple(_pod(number, arrival) for number, arrival in enumerate(arrivals)))
         shapes = trace_nodes(nodes)
         room = {"pods": str(packing.PODS_PER_NODE)}
@@ -73,7 +74,7 @@ def _pod(number: int, arrival: Arrival) -> TracePod:
 
 
 def test_nodes_and_devices_are_those_of_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes, pods = tuple(load().nodes[::EVERY]), lists.read("default")
+    nodes, pods = tuple(load().nodes[::EVERY]), pod_lists.read("default")
     arrivals = drawn(pods, 1000 * sum(node.gpus for node in nodes), SEED)
     whole = Whole(nodes, arrivals, "fgd", pods)
     cluster = VirtualCluster(SEED)

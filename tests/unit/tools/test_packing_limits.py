@@ -6,9 +6,9 @@ import packing_limits
 import pytest
 from packing_limits import bound, compacted, patterns, until
 
-from minikube_py.lab.packing.arrivals import Arrival
 from minikube_py.lab.trace import TraceNode
 from minikube_py.scheduler.packing.fragmentation import Shape
+from minikube_py.studies.packing.arrivals import Arrival
 
 
 def pod(cpu: int, milli: int, gpus: int = 1, models: tuple[str, ...] = ()) -> Arrival:

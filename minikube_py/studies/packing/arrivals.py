@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from minikube_py.lab.packing.lists import Pods
+from minikube_py.lab.pod_lists import Pods
 from minikube_py.scheduler.packing.fragmentation import Shape
 
 TUNED_TO: Final = 1.3

@@ -18,13 +18,13 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from minikube_py.lab import pod_lists
 from minikube_py.lab.environment import commit
-from minikube_py.lab.packing import lists
-from minikube_py.lab.packing.replay import MARKS, Replayed, replay
 from minikube_py.lab.study.design import StudyError
 from minikube_py.lab.study.journal import Journal
 from minikube_py.lab.study.registration import digest_of, package_files
 from minikube_py.lab.trace import load
+from minikube_py.studies.packing.replay import MARKS, Replayed, replay
 
 EXPECTED: Final = "fgd_expected.csv"
 PUBLISHED_NAMES: Final[Mapping[str, str]] = {
@@ -104,7 +104,7 @@ def published() -> dict[tuple[str, str, int], Expected]:
 def run(tasks: Sequence[Task], *, jobs: int, journal: Path | None, say: Callable[[str], None]) -> dict[Task, Replayed]:
     """Raises: StudyError for a journal of other code, TraceError."""
     for name in dict.fromkeys(task.pods for task in tasks):
-        lists.read(name)
+        pod_lists.read(name)
     with ExitStack() as kept:
         kept_in = begun(journal, "packing", say) if journal is not None else None
         if kept_in is not None:
@@ -146,7 +146,7 @@ def _replayed(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Replayed
 
 
 def _one(task: Task) -> Replayed:
-    return replay(load().nodes, lists.read(task.pods), task.policy, task.seed)
+    return replay(load().nodes, pod_lists.read(task.pods), task.policy, task.seed)
 
 
 def _json(each: Replayed) -> dict[str, Any]:

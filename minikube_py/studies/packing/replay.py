@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from minikube_py.lab.compare.alone import reserved
-from minikube_py.lab.packing.arrivals import Arrival, drawn, order_of_nodes
-from minikube_py.lab.packing.lists import Pods
+from minikube_py.lab.pod_lists import Pods
 from minikube_py.lab.trace import TraceNode, TracePod
 from minikube_py.lab.workload import GPU_MODEL_LABEL, GPU_RESOURCE, trace_nodes, trace_pods
 from minikube_py.scheduler.cache import Cache
@@ -28,6 +27,7 @@ from minikube_py.scheduler.objects import CPU, PodInfo, PodSpec, project_node, p
 from minikube_py.scheduler.packing.fragmentation import Fragmentation, Shape, typical
 from minikube_py.scheduler.packing.policies import POLICIES, GpuPolicy
 from minikube_py.scheduler.profile import Profile
+from minikube_py.studies.packing.arrivals import Arrival, drawn, order_of_nodes
 
 PODS_PER_NODE: Final = 1001
 NO_ARGS: Final[Mapping[str, Any]] = MappingProxyType({})
