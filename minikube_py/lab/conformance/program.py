@@ -173,9 +173,9 @@ def guarded(law: str, number: int, ask: Callable[[], Any], *passed: type[Excepti
     """Raises: Broken, for what is not one of `passed`."""
     try:
         return ask()
-    except (Broken, *passed):
-        raise
     except RAISED as error:
+        if isinstance(error, (Broken, *passed)):
+            raise
         raise Broken(law, f"it raised {told(error)}", number) from error
 
 
