@@ -364,7 +364,7 @@ class Rounds:
         columns, model = self._columns, self._plugin.model
         changed = columns.changed_since(self._version) if self._version >= 0 else None
         slots: Iterable[int] = range(columns.size) if changed is None else dict.fromkeys(changed)
-        # After an error all are told again.
+        # After an error all come again.
         self._version, asking = -1, Asking(model.name)
         # A name may have moved to another slot: removals first.
         for slot in slots:
