@@ -118,6 +118,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("lab/", IDENTITY): "a temporary folder",
     ("lab/", THREAD): "runs on all cores",
     ("studies/", TIME): "measures wall and processor time",
+    ("studies/bloom/remote_shards.py", RANDOM): "a client of a store in real time",
+    ("studies/packing/study.py", THREAD): "runs on all cores",
     ("studies/", IDENTITY): "which data the user named, and a temporary folder",
     ("lab/calls/story.py", ORDER): "sorted afterwards",
     ("lab/study/measured.py", ORDER): "the key is all there is of a level: no two are equal",
