@@ -23,6 +23,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
+
+# Hypothesis draws constants of the source, too: to read a thousand modules takes 10 s of CPU, or one where its
+# notes are found. Processes that tests start in other folders find them there.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(TESTS.parent / ".hypothesis"))
 IN_VIRTUAL_TIME = (TESTS / "unit", TESTS / "property")
 
 # No example is too slow: the machine may be. In CI the same commit draws the same examples; elsewhere each run others.

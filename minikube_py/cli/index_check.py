@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -81,11 +82,11 @@ def without(error: ModuleNotFoundError, command: str) -> int:
 
 @contextlib.contextmanager
 def notes_elsewhere() -> Iterator[None]:
-    """Hypothesis would leave its database in the user's folder."""
+    """Hypothesis would leave its notes in the user's folder, unless the user says where."""
     from hypothesis.configuration import set_hypothesis_home_dir
 
     with tempfile.TemporaryDirectory(prefix="minikube-py-check-") as folder:
-        set_hypothesis_home_dir(folder)
+        set_hypothesis_home_dir(os.environ.get("HYPOTHESIS_STORAGE_DIRECTORY") or folder)
         try:
             yield
         finally:

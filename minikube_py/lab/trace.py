@@ -82,9 +82,12 @@ def load(folder: Path | None = None) -> Trace:
 
 def installed(name: str) -> EntryPoint | None:
     """The entry point of that name; None for `openb`. Raises: TraceError if there is none."""
-    points = {OPENB: None, **{point.name: point for point in entry_points(group=GROUP) if point.name != OPENB}}
+    if name == OPENB:
+        # Entry points are read from a file of every installed distribution.
+        return None
+    points = {point.name: point for point in entry_points(group=GROUP) if point.name != OPENB}
     if name not in points:
-        raise TraceError(f"there is no trace {name!r}; the traces are: {', '.join(points)}")
+        raise TraceError(f"there is no trace {name!r}; the traces are: {', '.join((OPENB, *points))}")
     return points[name]
 
 

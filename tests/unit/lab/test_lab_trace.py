@@ -132,6 +132,12 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "entry_points", lambda group: points if group == "minikube_py.traces" else [])
 
 
+def test_of_the_packaged_trace_no_distribution_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a file that would be read, at every command."""
+    monkeypatch.setattr(trace, "entry_points", lambda group: pytest.fail("read"))
+    assert trace.installed(trace.OPENB) is None
+
+
 @pytest.mark.usefixtures("installed")
 def test_a_trace_that_is_installed_is_known_by_its_name(tmp_path: Path) -> None:
     words = ["--seeds", "2", "--pods", "0", "--scheduler-only", "--results", str(tmp_path)]
