@@ -85,12 +85,10 @@ def notes_elsewhere() -> Iterator[None]:
     """Hypothesis would leave its notes in the user's folder, unless the user says where."""
     from hypothesis.configuration import set_hypothesis_home_dir
 
-    with tempfile.TemporaryDirectory(prefix="minikube-py-check-") as folder:
+    with tempfile.TemporaryDirectory(prefix="minikube-py-check-") as folder, contextlib.ExitStack() as after:
+        after.callback(set_hypothesis_home_dir, None)
         set_hypothesis_home_dir(os.environ.get("HYPOTHESIS_STORAGE_DIRECTORY") or folder)
-        try:
-            yield
-        finally:
-            set_hypothesis_home_dir(None)
+        yield
 
 
 class Progress:

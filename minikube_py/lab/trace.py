@@ -82,13 +82,10 @@ def load(folder: Path | None = None) -> Trace:
 
 def installed(name: str) -> EntryPoint | None:
     """The entry point of that name; None for `openb`. Raises: TraceError if there is none."""
-    if name == OPENB:
-        # Entry points are read from a file of every installed distribution.
-        return None
-    points = {point.name: point for point in entry_points(group=GROUP) if point.name != OPENB}
-    if name not in points:
-        raise TraceError(f"there is no trace {name!r}; the traces are: {', '.join((OPENB, *points))}")
-    return points[name]
+    points = {} if name == OPENB else {each.name: each for each in entry_points(group=GROUP)}  # a file of each package
+    if name not in (OPENB, *points):
+        raise TraceError(f"there is no trace {name!r}; the traces are: {', '.join(dict.fromkeys((OPENB, *points)))}")
+    return points.get(name)
 
 
 def trace_named(name: str, folder: Path | None = None) -> Trace:
