@@ -95,7 +95,8 @@ class Contest(Study):
         absent: dict[str, str] = {}
         for name in design.candidates(unit.block):
             try:
-                there[name] = self.candidate(name, world, design, levels)
+                # Of its own, so that nobody can change what the others get.
+                there[name] = self.candidate(name, copy.deepcopy(world), design, levels)
                 reports[name] = {"asked": [], "wrong": 0, "figures": {}}
             except Absent as error:
                 absent[name] = f"{name}: {error}"

@@ -53,7 +53,7 @@ def run_study(options: StudyOptions, step: Step) -> int:
     if options.bench and not study.draws_rates:
         raise StudyError(f"the study {study.name} shows nothing of benchmarks; leave --bench out")
     rates = bench_rates(options.bench)
-    report.require_writable(options.out)
+    report.require_writable(options.out, "--out")
     jobs = "on Ray" if options.ray else f"{options.jobs} processes, {_threads()} each"
     environment, code = describe(options.out, jobs).as_dict(), code_digest(study)
     about = {"registration": registration.as_dict(), "environment": environment, "code": code}

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from minikube_py.index.filters.front import Bools, holding
 from minikube_py.index.structure import IntArray
 from minikube_py.lab.study.contest import Batch
-from minikube_py.lab.study.design import Design, Levels
+from minikube_py.lab.study.design import Design, Levels, Unit
+from minikube_py.lab.study.experiment import Report
 from minikube_py.studies.emptiness.study import Behind, Changes, Emptiness, Priced, World
 
 FIRST: Final = "@first"
@@ -23,6 +24,10 @@ FIRST: Final = "@first"
 OPENED, READ, UNTRIED = 1, 2, 4
 """Of a request and a shard: it was opened for the request; the front had its nodes read, in order to answer or after an
 opening in vain; the search ended before it."""
+LATER: Final = (
+    "turn_us", "opened_in_all", "bytes", *(f"whole_cost_at_{price}_us" for price in (10, 50, 100, 200, 400)),
+)  # fmt: skip
+"""Figures that are judged apart for the last batches of a run."""
 Marks = npt.NDArray[np.int8]
 
 
@@ -128,3 +133,21 @@ class Searches(Priced):
         parts = zip(figures.pop("answer_us"), figures.pop("change_us"), asked)
         figures["turn_us"] = [round(turn + late / max(1, turns), 6) for turn, late, turns in parts]
         return figures["turn_us"]
+
+
+class LaterSearches(Searches):
+    """Figures of whole turns once more, as `later_NAME`, of the batches from number `settled_after` on alone: a front
+    that learns has learned by then what the earlier batches can teach."""
+
+    settings = (*Searches.settings, "settled_after")
+    shares = {f"later_{name}": "settled" for name in LATER}
+    words = {**Searches.words, "later_": "the figure that follows, of the last batches alone"}
+
+    def measure(self, design: Design, unit: Unit) -> Report:
+        report = super().measure(design, unit)
+        for each in report["candidates"].values():
+            figures = each["figures"]
+            # Shares of nothing have no value.
+            figures["settled"] = [float(number >= design.raw["settled_after"]) for number in range(len(each["asked"]))]
+            figures |= {f"later_{name}": figures[name] for name in LATER if name in figures}
+        return report

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.front import holding
 from minikube_py.lab.study.experiment import find
+from minikube_py.lab.study.measured import Measured
 from minikube_py.studies.emptiness import check
 from minikube_py.studies.emptiness.by_request import ByRequest, LazyByRequest, Refused
 from minikube_py.studies.emptiness.check import steps
@@ -115,9 +116,14 @@ def test_learning_is_charged_only_where_a_shard_is_opened() -> None:
 def test_the_design_runs() -> None:
     study = find(str(DESIGN))
     design = study.load("quick")
-    raw = {**design.raw, "batches": 1, "requests_per_batch": 6}
+    raw = {**design.raw, "batches": 3, "requests_per_batch": 6, "settled_after": 1}
     small = type(design)(raw, design.mode, design.same, design.within)
     for block in ("openb", "grid-ten"):
         unit = next(iter(small.units((block,))))
         report = study.measure(small, unit)
         assert report["absent"] == {} and not any(each["wrong"] for each in report["candidates"].values())
+        about = {"block": block, "levels": dict(unit.levels), "seed": unit.seed, "key": unit.key, "mode": "quick"}
+        measured = Measured(small, [{**report, **about}], shares=study.shares)
+        both = [measured.by_cluster(block, f"{which}turn_us", "refused@first")[0] for which in ("", "later_")]
+        spent_us = report["candidates"]["refused@first"]["figures"]["turn_us"]
+        assert both == pytest.approx([sum(spent_us) / 3, sum(spent_us[1:]) / 2])

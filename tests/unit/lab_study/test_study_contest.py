@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 from minikube_py.cli.main import main
 from minikube_py.lab import plots
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import audit, contest, experiment, registration, runner, study_report
+from minikube_py.lab.study import audit, contest, registration, runner, study_report
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import Record
@@ -321,6 +320,17 @@ def test_no_candidate_can_change_what_the_others_are_asked(planted: Any) -> None
     assert warnings(study, design, records) == ""
 
 
+def test_no_candidate_can_change_what_the_others_get(planted: Any, folder: Path) -> None:
+    """One that sorted the world's list in place, and was built first, made the others scan a sorted list."""
+    document = folder / "first-fit.toml"
+    document.write_text(document.read_text().replace('["scan", "sorted"]', '["sorted", "scan"]'))
+    assert '"sorted", "scan"' in document.read_text()
+
+    def compared(before: str, after: str) -> list[Any]:
+        return [record["candidates"]["scan"]["figures"]["compared"] for record in planted(before, after)[2]]
+    assert compared("", "") == compared("super().__init__(sorted(free))", "free.sort(); super().__init__(free)")
+
+
 @pytest.mark.parametrize(
     ("figures", "said"),
     [
@@ -562,16 +572,6 @@ def test_figures_of_0_are_compared_by_their_differences(
             record["candidates"][name]["figures"]["answer_us"] = [values[record["seed"]]] * 4
     found = Measured(design, records).judge()[0]
     assert found.outcome == outcome and said in found.evidence
-
-
-def test_a_study_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("theirs", "minikube_py.studies.emptiness.study:Emptiness", "minikube_py.studies")
-    monkeypatch.setattr(experiment, "entry_points", lambda group: [point] if group == point.group else [])
-    find.cache_clear()
-    assert find("theirs").name == "theirs"
-    with pytest.raises(StudyError, match="there is no study 'no': there are bloom, emptiness, prediction, theirs"):
-        find("no")
-    find.cache_clear()
 
 
 @pytest.mark.parametrize(

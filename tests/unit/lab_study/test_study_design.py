@@ -2,11 +2,12 @@
 
 import inspect
 import subprocess
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from minikube_py.lab.study import registration
+from minikube_py.lab.study import experiment, registration
 from minikube_py.lab.study.design import Design, StudyError, parse
 from minikube_py.lab.study.experiment import find
 from minikube_py.studies.bloom import settings
@@ -169,3 +170,13 @@ def test_without_git_it_runs_only_unregistered_and_says_so(tmp_path: Path) -> No
     assert design.raw["study"] == "bloom"
     assert registered.commit == ""
     assert "UNREGISTERED" in registered.line(TEXT)
+
+
+def test_a_study_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("theirs", "minikube_py.studies.emptiness.study:Emptiness", "minikube_py.studies")
+    monkeypatch.setattr(experiment, "entry_points", lambda group: [point] if group == point.group else [])
+    find.cache_clear()
+    assert find("theirs").name == "theirs"
+    with pytest.raises(StudyError, match="there is no study 'no': there are bloom, emptiness, prediction, theirs"):
+        find("no")
+    find.cache_clear()
