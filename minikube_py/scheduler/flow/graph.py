@@ -4,9 +4,10 @@ Everything between a class and the machines is the class's own copy, so that mac
 out, and no arc carries more pods than fit there. Classes meet at the machines (and at machine classes, each of which
 takes one pod of any class) and at their jobs' unscheduled aggregators.
 
-Of the arcs from one node of a class to machines, only those to its cheapest machines are in the problem, as many as the
-round has pods: a pod on any other machine could as well go to one of these that no pod of the round takes, and pay no
-more, since all else of its path stays. So the problem grows with pods, not with machines.
+Of the arcs from one node of a class to machines, only the cheapest are in the problem, with room for as many pods as
+the round has: a pod on any other arc could as well take one of these that no pod of the round takes, and pay no more,
+since all else of its path stays. So the problem grows with pods, not with machines. And a machine with room for all
+that may arrive is no node of the problem: the arcs of its machine classes lead to the sink.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
 from minikube_py.scheduler.flow.model import CostModel, EquivClass, Machines, ModelError, Task
 from minikube_py.scheduler.flow.problem import Problem
-from minikube_py.scheduler.framework import IntArray
+from minikube_py.scheduler.framework import BoolArray, IntArray
 from minikube_py.scheduler.objects import PodInfo
 
 SINK = 0
 UNKNOWN = "(unknown)"
 _UNDER_WAY = -1
-_NO_WAY = np.int64(1 << 60)
 
 
 class TaskClass(NamedTuple):
@@ -73,13 +73,22 @@ class _Part(NamedTuple):
     label: str
 
 
+class _Tier(NamedTuple):
+    """Arcs to machines: the node of the first of all machines, places among these, capacities and costs."""
+
+    base: int
+    places: IntArray
+    room: IntArray
+    cost: IntArray
+
+
 class _Ways(NamedTuple):
-    """Arcs from an equivalence class to machines. `slots` and `room`: of the classes of pods that have them in common;
-    `tiers`: the first node, places among the machines, capacities and costs."""
+    """Arcs from an equivalence class to machines. `slots` and `room`: of the classes of pods that have them in
+    common."""
 
     slots: IntArray
     room: IntArray
-    tiers: list[tuple[int, IntArray, IntArray, IntArray]]
+    tiers: list[_Tier]
 
 
 class _Own:
@@ -242,14 +251,24 @@ class Graph:
         for chunk in self._chunks:
             used[chunk[1]] = True
         count = len(self.machine_slots)
-        for base in self._tiers if self._tiers[:1] != [1] else ():
+        bases = self._tiers if self._tiers[:1] != [1] else []
+        arrives = np.zeros(count, np.int64)
+        for base in bases:
+            arrives += used[base : base + count]
+        straight = self._roomy(used[1 : 1 + count], arrives)
+        for base in bases:
             places = np.flatnonzero(used[base : base + count])
-            used[1 + places] = True
+            ends = np.where(straight[places], SINK, 1 + places)
+            used[ends] = True
             if len(places):
-                self._add(base + places, 1 + places, 1, 0)
+                self._add(base + places, ends, 1, np.where(straight[places], self._leaf_cost[places], 0))
         places = np.flatnonzero(used[1 : 1 + count])
         if len(places):
             self._add(1 + places, SINK, self._leaf_room[places], self._leaf_cost[places])
+
+    def _roomy(self, directly: BoolArray, arrives: IntArray) -> BoolArray:
+        """Machines to which arcs lead from machine classes alone, and never more pods than fit."""
+        return ~directly & (arrives <= self._leaf_room)
 
     def _class(self, number: int, of: TaskClass) -> _Own | None:
         """None if the model failed: nodes already added stay, without supply."""
@@ -293,7 +312,7 @@ class Graph:
                 raise asking.fail(f"task -> {machine.name}", f"min_flow is {arc.min_flow}; 0 is expected")
             room = min(arc.capacity * task.count, int(of.room[position]))
             place = self._place[of.slots[position : position + 1]]
-            self._part(own, own.node, place, np.array([room]), np.array([arc.cost]), "")
+            self._part(own, own.node, self._open(_Tier(1, place, np.array([room]), np.array([arc.cost]))), "")
 
     def _inner(self, own: _Own, start: int, end: int, capacity: int, cost: int, label: str, lower: int = 0) -> None:
         arc = self._add(start, end, capacity, cost)
@@ -316,15 +335,15 @@ class Graph:
             if arc.capacity:
                 end = self._equiv_class(own, of, other, machines, asking, seen)
                 self._inner(own, node, end, arc.capacity, arc.cost, str(other), arc.min_flow)
-        for base, places, room, cost in self._ways_from(of, ec, machines, asking):
-            self._part(own, node, places, room, cost, name, base)
+        for tier in self._ways_from(of, ec, machines, asking):
+            self._part(own, node, tier, name)
         seen[ec] = node
         return node
 
     def _ways_from(
         self, of: TaskClass, ec: EquivClass, machines: Machines, asking: Asking
-    ) -> list[tuple[int, IntArray, IntArray, IntArray]]:
-        """The arcs to the class's cheapest machines; the model is asked once for all classes that differ in nothing
+    ) -> list[_Tier]:
+        """The arcs to machines that the class may need; the model is asked once for all classes that differ in nothing
         that its prices may depend on."""
         known = self._ways.setdefault(ec, [])
         for each in known:
@@ -341,36 +360,60 @@ class Graph:
         if model.machine_classes:
             for index, base in enumerate(self._tiers):
                 cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_machine_classes, ec, chosen, index)
-                tiers.append((base, places, np.minimum(capacity, room > index), cost))
+                tiers.append(_Tier(base, places, np.minimum(capacity, room > index), cost))
         elif len(chosen):
             cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_resource_nodes, ec, chosen)
-            tiers.append((1, places, np.minimum(capacity, room), cost))
-        if len(places) > self._pods:
-            kept = self._cheapest(places, tiers)
-            tiers = [(base, places[kept], room[kept], cost[kept]) for base, _, room, cost in tiers]
+            tiers.append(_Tier(1, places, np.minimum(capacity, room), cost))
+        tiers = self._cheapest(tiers)
         known.append(_Ways(of.slots, of.room, tiers))
         return tiers
 
-    def _cheapest(self, places: IntArray, tiers: Sequence[tuple[int, IntArray, IntArray, IntArray]]) -> IntArray:
-        """Positions of as many machines as there are pods, by the least price of any way to the sink; ties by place."""
-        least = np.full(len(places), _NO_WAY)
-        for _, _, room, cost in tiers:
-            np.minimum(least, cost, out=least, where=room > 0)
-        least = np.where(self._leaf_room[places] > 0, least + self._leaf_cost[places], _NO_WAY)
-        limit = np.partition(least, self._pods - 1)[self._pods - 1]
-        below = np.flatnonzero(least < limit)
-        return np.sort(np.concatenate((below, np.flatnonzero(least == limit)[: self._pods - len(below)])))
+    def _cheapest(self, tiers: Sequence[_Tier]) -> list[_Tier]:
+        """The cheapest arcs with room for as many pods as there are, by the price up to the sink; ties in order. What
+        exceeds a machine's way to the sink is no room: beside the cheapest arcs with as much, no pod needs the others.
+        """
+        tiers = [self._open(each) for each in tiers]
+        if not tiers:
+            return []
+        places, room, cost = (np.concatenate(part) for part in list(zip(*tiers, strict=True))[1:])
+        price, room = cost + self._leaf_cost[places], self._within_leaves(places, room, cost)
+        kept: IntArray = np.flatnonzero(room > 0)
+        if len(kept) > self._pods:
+            limit = np.partition(price[kept], self._pods - 1)[self._pods - 1]
+            kept = kept[price[kept] <= limit]
+        # Of those in order, as many as the pods need.
+        kept = kept[np.argsort(price[kept], kind="stable")]
+        kept = np.sort(kept[: 1 + np.searchsorted(np.cumsum(room[kept]), self._pods)])
+        found, first = [], 0
+        for each in tiers:
+            own = kept[(kept >= first) & (kept < first + len(each.places))] - first
+            found.append(_Tier(each.base, each.places[own], each.room[own], each.cost[own]))
+            first += len(each.places)
+        return found
 
-    def _part(
-        self, own: _Own, node: int, places: IntArray, capacity: IntArray, cost: IntArray, label: str, base: int = 1
-    ) -> None:
-        """Arcs to the machines that have room; `base`: the first of their nodes or of their machine classes' nodes."""
-        used = np.flatnonzero(capacity > 0)
-        if not len(used):
-            return
-        places = places[used]
-        first = self._add(node, places + base, capacity[used], cost[used])
-        own.parts.append(_Part(node, first, places, label))
+    def _open(self, tier: _Tier) -> _Tier:
+        """Its arcs that a pod can use."""
+        room = np.minimum(tier.room, self._leaf_room[tier.places])
+        used = np.flatnonzero(room > 0)
+        return _Tier(tier.base, tier.places[used], room[used], tier.cost[used])
+
+    def _within_leaves(self, places: IntArray, room: IntArray, cost: IntArray) -> IntArray:
+        """The room of each arc after that of the cheaper ones to its machine, within the machine's way to the sink."""
+        if (np.bincount(places, room, len(self._leaf_room)) <= self._leaf_room).all():
+            return room
+        order = np.lexsort((cost, places))
+        ordered, before = places[order], np.cumsum(room[order]) - room[order]
+        first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        before -= np.repeat(before[first], np.diff(np.append(first, len(ordered))))
+        found = np.empty_like(room)
+        found[order] = np.clip(self._leaf_room[ordered] - before, 0, room[order])
+        return found
+
+    def _part(self, own: _Own, node: int, tier: _Tier, label: str) -> None:
+        """Arcs to machines, or to their machine classes."""
+        if len(tier.places):
+            first = self._add(node, tier.places + tier.base, tier.room, tier.cost)
+            own.parts.append(_Part(node, first, tier.places, label))
 
     # --- reading the flow -------------------------------------------------------------------------------------------
 

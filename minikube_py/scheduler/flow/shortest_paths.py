@@ -55,26 +55,31 @@ class _Residual:
         self._cost[count:] -= bit
         self._potential *= 2
         back = self.room[count:]
-        costly = np.flatnonzero((self._reduced()[count:] < 0) & (back > 0))
+        # That an arc is more expensive than a detour is that its way back pays.
+        costly = np.flatnonzero((back > 0) & (self._reduced(slice(0, count)) > 0))
         carried = back[costly]
         np.add.at(self.left, self.start[costly], carried)
         np.subtract.at(self.left, self.end[costly], carried)
         self.room[costly] += carried
         self.room[costly + count] = 0
 
-    def _reduced(self) -> IntArray:
-        return self._cost + self._potential[self.start] - self._potential[self.end]
+    def _reduced(self, arcs: slice = slice(None)) -> IntArray:
+        return self._cost[arcs] + self._potential[self.start[arcs]] - self._potential[self.end[arcs]]
 
     def send_all(self) -> None:
         """Raises: Infeasible."""
+        if not (self.left > 0).any():
+            return
+        weight = self._reduced()
         while (self.left > 0).any():
-            distance = self._distances(np.where(self.room > 0, self._reduced(), _FAR))
+            distance = self._distances(np.where(self.room > 0, weight, _FAR))
             nearest = distance[self.left < 0].min(initial=_FAR)
             if nearest >= _FAR:
                 raise Infeasible("not all supply reaches its demand")
             # Nodes beyond the nearest demand keep their order: their reduced costs stay 0 or more.
             self._potential += np.minimum(distance, nearest)
-            self._send(self._reduced() == 0)
+            weight = self._reduced()
+            self._send(weight == 0)
 
     def _distances(self, weight: IntArray) -> IntArray:
         distance = np.where(self.left > 0, np.int64(0), _FAR)
@@ -113,11 +118,11 @@ class _Residual:
 
 
 def _block(residual: _Residual, arcs: IntArray) -> None:
-    """Depth first; each arc is visited until it is full or a dead end."""
+    """Depth first; each arc is visited until it is full or leads to a node that is a dead end, whoever finds it."""
     ends, room = residual.end[arcs].tolist(), residual.room[arcs].tolist()
     first = np.searchsorted(residual.start[arcs], np.arange(residual.nodes + 1))
     at, stop = first[:-1].tolist(), first[1:].tolist()
-    left = residual.left.tolist()
+    left, shut = residual.left.tolist(), [False] * residual.nodes
     for source in np.flatnonzero(residual.left > 0).tolist():
         path: list[int] = []
         nodes = [source]
@@ -132,17 +137,17 @@ def _block(residual: _Residual, arcs: IntArray) -> None:
                 # Back up to the first full arc.
                 kept = next((i for i, arc in enumerate(path) if not room[arc]), 0)
                 del path[kept:], nodes[kept + 1 :]
-            elif at[node] < stop[node]:
-                arc = at[node]
-                if room[arc]:
-                    path.append(arc)
-                    nodes.append(ends[arc])
-                else:
-                    at[node] += 1
+                continue
+            arc, end = at[node], stop[node]
+            while arc < end and (not room[arc] or shut[ends[arc]]):
+                arc += 1
+            at[node] = arc
+            if arc < end:
+                path.append(arc)
+                nodes.append(ends[arc])
             elif path:
-                nodes.pop()
+                shut[nodes.pop()] = True
                 path.pop()
-                at[nodes[-1]] += 1
             else:
                 break
     residual.left = np.array(left, np.int64)
