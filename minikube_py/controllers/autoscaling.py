@@ -10,11 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from minikube_py.api.errors import StatusError
 from minikube_py.api.meta import parse_timestamp
+from minikube_py.api.values import INT64_MAX
 from minikube_py.client.rest import Object
+from minikube_py.errors import MinikubeError
 from minikube_py.fields import quantity
 from minikube_py.fields.pod_requests import pod_requests
 
+_GENERIC: Final = {
+    404: "the server could not find the requested resource",
+    503: "the server is currently unable to handle the request",
+}
 INT32_MAX: Final = (1 << 31) - 1
 _SCALE_UP_FACTOR, _SCALE_UP_LEAST = 2, 4
 _FULL: Final = 100
@@ -23,6 +30,13 @@ _MILLI: Final = 1000
 
 class Uncalculated(Exception):
     """Why no replica count can be computed."""
+
+
+def told_by_server(error: MinikubeError, of: str) -> str:
+    """Upstream's text of an error to a GET; `of`: the resource and the group, and the name if there is one. What serves
+    a group answers with a Status, which has a reason."""
+    generic = _GENERIC.get(error.code) if isinstance(error, StatusError) and not error.reason else None
+    return f"{generic} (get {of})" if generic else str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +90,11 @@ class Calculated(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """The pods of the scale target, and its current replica count."""
+    """The pods of the scale target, its current replica count, and the count of its status."""
 
     pods: Sequence[Object]
     current: int
+    observed: int
     tolerances: Tolerances
     now_s: float
     config: AutoscalerConfig
@@ -110,6 +125,46 @@ def by_value(scaled: Scaled, metrics: Metrics, target: int, resource: str) -> Ca
         return average / target, 0, average
 
     return _calculated(scaled, metrics, resource, ratio, lambda name: target)
+
+
+def by_total(scaled: Scaled, used: int, target: int) -> Calculated:
+    """For a metric of the whole, which the ready pods share, and its target, both in thousandths. Raises:
+    Uncalculated."""
+    share = used / target
+    if scaled.tolerances.hold(share):
+        return Calculated(scaled.current, 0, used)
+    if not scaled.pods:
+        why = "no pods returned by selector while calculating replica count"
+        raise Uncalculated(f"unable to calculate ready pods: {why}")
+    return Calculated(_ceil(share * sum(map(_is_ready, scaled.pods))), 0, used)
+
+
+def total(values: Sequence[int], averaged: bool) -> int:
+    """At most what 64 bits hold; to be averaged, a sum below 0 is taken for one beyond them, as upstream does."""
+    found = 0
+    for value in values:
+        found = min(found + value, INT64_MAX)
+        if averaged and found < 0:
+            return INT64_MAX
+    return found
+
+
+def by_average(scaled: Scaled, used: int, target: int) -> Calculated:
+    """The same, for a target per pod of the status. Counts beyond 32 bits, where Go's conversion goes astray for
+    objects, are cut off."""
+    observed = scaled.observed
+    if not observed:
+        # Go converts an infinite average, and one that is no number, to the least integer.
+        return Calculated(_ceil(used / target), 0, -INT64_MAX - 1)
+    kept = scaled.tolerances.hold(used / (target * observed))
+    average = min(math.ceil(used / observed), INT64_MAX)
+    return Calculated(observed if kept else _ceil(used / target), 0, average)
+
+
+def _is_ready(pod: Object) -> bool:
+    status = pod.get("status") or {}
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    return status.get("phase") == "Running" and ready
 
 
 def _calculated(

@@ -1,7 +1,6 @@
 """Syncs each HorizontalPodAutoscaler every 15 seconds and scales its target by the usage of its pods.
 
-Usage comes from `metrics.k8s.io`. Metrics of pods, objects and others (of `custom.metrics.k8s.io` and
-`external.metrics.k8s.io`) have no source here; their autoscalers report this with upstream's conditions.
+Usage comes from `metrics.k8s.io`; metrics of pods, objects and others from other API servers (`custom_metrics`).
 
 Source: `pkg/controller/podautoscaler/horizontal.go`, `metrics/client.go`.
 """
@@ -9,7 +8,7 @@ Source: `pkg/controller/podautoscaler/horizontal.go`, `metrics/client.go`.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minikube_py.api.errors import StatusError, go_quote
 from minikube_py.api.meta import parse_timestamp
@@ -25,12 +24,11 @@ from minikube_py.controllers.volume_views import AUTOSCALERS, WholeView, about
 from minikube_py.errors import MinikubeError
 from minikube_py.fields import quantity
 
+if TYPE_CHECKING:
+    from minikube_py.controllers.custom_metrics import Measures
+
 POD_METRICS: Final = ResourceRef("metrics.k8s.io", "v1beta1", "pods")
 _ACTIVE, _ABLE, _LIMITED = "ScalingActive", "AbleToScale", "ScalingLimited"
-_UNSERVED: Final = "the server could not find the requested resource"
-_NO_CUSTOM: Final = (
-    "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
-)
 _NO_SCALE: Final = "the HPA controller was unable to get the target's current scale: "
 _CONFLICTS_MAX: Final = 5
 
@@ -39,10 +37,10 @@ class _Failed(Exception):
     """Already reported in conditions and events; the autoscaler is synced again after the usual period."""
 
 
-class _Sourceless(Uncalculated):
-    """No API serves the metric. `where` prefixes the message in errors, but not in conditions."""
+class _Unmeasured(Uncalculated):
+    """`where` prefixes the message in errors, but not in conditions."""
 
-    def __init__(self, why: str, where: str = "") -> None:
+    def __init__(self, why: str, where: str) -> None:
         super().__init__(why)
         self.where = where
 
@@ -83,6 +81,7 @@ class HorizontalPodAutoscalerController(QueueController):
         self.histories: dict[str, History] = {}
         self.selectors: dict[str, LabelSelector] = {}
         self.found: dict[tuple[str, str], list[ResourceRef]] = {}
+        self._measures: Measures | None = None
         self._autoscalers.add_handler(
             Handler(on_add=self._seen, on_update=lambda old, new: self._seen(new), on_delete=self._gone)
         )
@@ -115,6 +114,15 @@ class HorizontalPodAutoscalerController(QueueController):
             for other, selector in self.selectors.items()
             if other.startswith(prefix) and any(selector.matches(each) for each in labels)
         )
+
+    @property
+    def measures(self) -> Measures:
+        if self._measures is None:
+            # Few clusters have such metrics.
+            from minikube_py.controllers.custom_metrics import Measures
+
+            self._measures = Measures(self.client, self.mappings)
+        return self._measures
 
     async def mappings(self, group: str, kind: str) -> list[ResourceRef]:
         """The resources of that kind, preferred version first. Raises: StatusError, Uncalculated."""
@@ -317,7 +325,8 @@ class _Look:
             raise await self._without_metrics(current, None, str(error)) from None
         behavior = self._spec.get("behavior")
         tolerances = autoscaling.tolerances_of(behavior, self._config.tolerance)
-        scaled = Scaled(pods, current, tolerances, self._now_s, self._config)
+        observed: int = (scale.get("status") or {}).get("replicas") or 0
+        scaled = Scaled(pods, current, observed, tolerances, self._now_s, self._config)
         replicas, metric, wrong, first = 0, "", 0, ("", "", "")
         for i, spec in enumerate(specs):
             source = _SOURCES[spec["type"]]
@@ -327,7 +336,7 @@ class _Look:
                 reason = f"FailedGet{spec['type']}Metric"
                 self._say("Warning", reason, str(error))
                 text = f"the HPA was unable to compute the replica count: {error}"
-                where = error.where if isinstance(error, _Sourceless) else ""
+                where = error.where if isinstance(error, _Unmeasured) else ""
                 value = f"failed to get {_named(spec, source)} value: {where}{error}"
                 first = first if wrong else (reason, text, value)
                 wrong += 1
@@ -373,7 +382,7 @@ class _Look:
         """Raises: Uncalculated."""
         told = spec[source]
         if not source.endswith("esource"):
-            raise _no_source(spec["type"], told, self._view.namespace)
+            return await self._measured(spec["type"], source, told, scaled, selector)
         resource, container, target = told["name"], told.get("container") or "", told["target"]
         average = target.get("averageValue")
         what = "utilization" if average is None else "usage"
@@ -393,6 +402,41 @@ class _Look:
             named = f"{resource} {kind} utilization (percentage of request)"
         return _Proposal(found.replicas, named, _status(spec["type"], source, told, found, average is None))
 
+    async def _measured(self, type_: str, source: str, told: Object, scaled: Scaled, selector: str) -> _Proposal:
+        """By a metric of another API server. Raises: Uncalculated."""
+        namespace, metric, of = self._view.namespace, told["metric"], told.get("describedObject")
+        measures, target = self._of.measures, told["target"]
+        name, chosen, average = metric["name"], go_selector(metric.get("selector")), target.get("averageValue")
+        goal = quantity.parse(target["value"] if average is None else average).milli_value()
+        where = f"failed to get {name} {source} metric: " if average is not None and source != "pods" else ""
+        named = f"external metric {name}({chosen})"
+        try:
+            if of is not None:
+                named = named if average is not None else f"{of['kind']} metric {name}"
+                # The message is upstream's, including its mix-up.
+                failed = f"unable to get metric {name}: {of['kind']} on {namespace} {of['name']}/"
+                used = await measures.of_object(namespace, of, metric)
+            elif source == "external":
+                where = where or f"failed to get external metric {name}: "
+                failed = f"unable to get external metric {namespace}/{name}/{chosen}: "
+                used = autoscaling.total(await measures.external(namespace, metric), average is not None)
+            else:
+                named, failed = f"pods metric {name}", f"unable to get metric {name}: "
+                metrics = await measures.of_pods(namespace, selector, metric)
+        except Uncalculated as error:
+            raise _Unmeasured(f"{failed}{error}", where) from None
+        try:
+            if source == "pods":
+                found = autoscaling.by_value(scaled, metrics, goal, "")
+            else:
+                found = (autoscaling.by_total if average is None else autoscaling.by_average)(scaled, used, goal)
+        except Uncalculated as error:
+            raise _Unmeasured(str(error), where) from None
+        current = {"value" if average is None else "averageValue": str(quantity.from_milli(found.average))}
+        described = {"describedObject": of} if of is not None else {}
+        status = {"type": type_, source: {**described, "metric": metric, "current": current}}
+        return _Proposal(found.replicas, named, status)
+
     async def _metrics(self, resource: str, selector: str, container: str) -> Metrics:
         """Raises: Uncalculated."""
         path = path_of(POD_METRICS, self._view.namespace)
@@ -400,7 +444,8 @@ class _Look:
         try:
             items = (await self._client.request("GET", path, {"labelSelector": selector}))["items"]
         except MinikubeError as error:
-            why = f"unable to fetch metrics from resource metrics API: {told_by_server(error)}"
+            told = autoscaling.told_by_server(error, "pods.metrics.k8s.io")
+            why = f"unable to fetch metrics from resource metrics API: {told}"
             raise Uncalculated(f"{head}{why}") from None
         if not items:
             raise Uncalculated(f"{head}no metrics returned from resource metrics API")
@@ -430,24 +475,6 @@ def _named(spec: Object, source: str) -> str:
     }.get(source, lambda: f"{source} metric")()
 
 
-def _no_source(type_: str, told: Object, namespace: str) -> _Sourceless:
-    """Upstream's message where no API serves such metrics."""
-    metric = told["metric"]["name"]
-    if type_ == "Pods":
-        return _Sourceless(f"unable to get metric {metric}: {_NO_CUSTOM}")
-    averaged = told["target"].get("averageValue") is not None
-    if type_ == "Object":
-        of = told["describedObject"]
-        # The message is upstream's, including its mix-up.
-        why = f"unable to get metric {metric}: {of['kind']} on {namespace} {of['name']}/{_NO_CUSTOM}"
-        return _Sourceless(why, f"failed to get {metric} object metric: " if averaged else "")
-    selector = go_selector(told["metric"].get("selector"))
-    why = f"unable to fetch metrics from external metrics API: {_UNSERVED} (get {metric}.external.metrics.k8s.io)"
-    why = f"unable to get external metric {namespace}/{metric}/{selector}: {why}"
-    named = f"{metric} external metric" if averaged else f"external metric {metric}"
-    return _Sourceless(why, f"failed to get {named}: ")
-
-
 def _status(type_: str, source: str, told: Object, found: Calculated, by_share: bool) -> Object:
     binary = told["name"] == "memory"
     current: Object = {"averageValue": str(quantity.from_milli(found.average, "BinarySI" if binary else "DecimalSI"))}
@@ -464,12 +491,6 @@ _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µ
 def _seconds(window: str) -> float:
     """A duration as Go prints it: seconds and fractions, or minutes and hours."""
     return sum(float(number) * _UNITS_S[unit] for number, unit in _PARTS.findall(window))
-
-
-def told_by_server(error: MinikubeError) -> str:
-    """Upstream's text of an error to a request for usage. What serves it answers with a Status, which has a reason."""
-    unserved = isinstance(error, StatusError) and error.code == 404 and not error.reason
-    return f"{_UNSERVED} (get pods.metrics.k8s.io)" if unserved else str(error)
 
 
 def _set_fields(status: Object) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
+from metrics_server import Measured
+
 from minikube_py.client.rest import (
     DEPLOYMENTS,
     REPLICA_SETS,
@@ -37,6 +39,11 @@ _PODS = ("steady",) * 8 + (
     "no start",
 )
 _LOADS = (0, 1, 20, 40, 49, 50, 54, 55, 56, 80, 88, 89, 100, 120, 150, 200, 400, 1000)
+_VALUES = ("0", "1", "500m", "900m", "1050m", "3", "10", "25", "1k", "1500", "2", "1u")
+_DESCRIBED = (
+    {"apiVersion": "apps/v1", "kind": "Deployment", "name": "o"}, {"apiVersion": "v1", "kind": "Service", "name": "o"},
+    {"apiVersion": "v1", "kind": "Namespace", "name": "scaled"},
+)  # fmt: skip
 _LONG_S, _NONE_S = 1800, 1
 
 
@@ -47,9 +54,11 @@ class Pod(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One change: what is used (None: as before), or a merge patch of the autoscaler's spec, or the target's count."""
+    """One change: what is used (None: as before), or other metrics, by name, or a merge patch of the autoscaler's spec,
+    or the target's count."""
 
     used: list[Json] | tuple[int, str] | None = None
+    measured: dict[str, Measured | tuple[int, str]] | None = None
     spec: Json | None = None
     replicas: int | None = None
 
@@ -62,6 +71,7 @@ class Drawn(NamedTuple):
     autoscaler: Json
     used: list[Json]
     steps: list[Step]
+    measured: dict[str, Measured]
 
 
 def ages(sort: str) -> tuple[int, int]:
@@ -82,8 +92,9 @@ def draw(seed: int, app: str) -> Drawn:
     load = rng.choice(_LOADS)
     steps = [_step(rng, app, pods) for _ in range(STEPS - 1)]
     return Drawn(
-        app, TARGETS[kind], target, pods, autoscaler, _used(rng, app, pods, load), [*steps, _last(rng, app, pods)]
-    )
+        app, TARGETS[kind], target, pods, autoscaler, _used(rng, app, pods, load), [*steps, _last(rng, app, pods)],
+        _measured(rng, app, pods),
+    )  # fmt: skip
 
 
 def _target(kind: str, app: str, replicas: int) -> Json:
@@ -105,7 +116,7 @@ def _pods(rng: random.Random, app: str, count: int) -> list[Pod]:
         containers: list[Json] = [{"name": name, "image": "x", "resources": {"requests": requests}} for name in names]
         spec: Json = {"containers": containers, "nodeName": "n"}
         if whole:
-            spec["resources"] = {"requests": {"cpu": "2", "memory": "2Gi"}}
+            spec["resources"] = {"requests": {"cpu": "3", "memory": "3Gi"}}
         if beside:
             spec["initContainers"] = [{**containers[0], "name": "beside", "restartPolicy": "Always"}]
         sort = rng.choice(_PODS)
@@ -143,21 +154,53 @@ def _used(rng: random.Random, app: str, pods: list[Pod], load: int, lost: float 
     return items
 
 
+def _measured(rng: random.Random, app: str, pods: list[Pod]) -> dict[str, Measured]:
+    return {
+        name: Measured([(pod.name, rng.choice(_VALUES)) for pod in pods], [rng.choice(_VALUES)])
+        for name in (f"{app}-x", f"{app}-y")
+    }
+
+
+def _lost(rng: random.Random, app: str, pods: list[Pod]) -> dict[str, Measured | tuple[int, str]]:
+    named = [(pod.name, rng.choice(_VALUES)) for pod in pods if rng.random() < 0.6]
+    several = [rng.choice(_VALUES) for _ in range(rng.choice((0, 2, 3)))]
+    error = rng.choice(((500, "it broke"), (403, "not you"), (404, "nobody"), (503, "not now")))
+    return {f"{app}-x": Measured(named, several), f"{app}-y": error}
+
+
+def _other(rng: random.Random, app: str) -> Json:
+    """A metric that another API server measures."""
+    kind = rng.choice(("Pods", "Object", "External"))
+    metric: Json = {"name": f"{app}-{rng.choice('xy')}"}
+    if rng.random() < 0.3:
+        metric["selector"] = {"matchLabels": {"b": "c"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    goal = rng.choice(("1", "10", "500m", "2500m", "1k"))
+    averaged = kind == "Pods" or rng.random() < 0.5
+    target = {"type": "AverageValue", "averageValue": goal} if averaged else {"type": "Value", "value": goal}
+    described = {"describedObject": rng.choice(_DESCRIBED)} if kind == "Object" else {}
+    return {"type": kind, kind.lower(): {**described, "metric": metric, "target": target}}
+
+
 def _step(rng: random.Random, app: str, pods: list[Pod]) -> Step:
     roll = rng.random()
+    if roll < 0.25:
+        return Step(measured={**_measured(rng, app, pods)})
     if roll < 0.6:
         return Step(used=_used(rng, app, pods, rng.choice(_LOADS)))
     if roll < 0.75:
         return Step(used=_used(rng, app, pods, rng.choice(_LOADS), lost=0.3))
     if roll < 0.85:
         return Step(replicas=rng.choice((0, 1, 2, 5, 9, 12)))
-    return Step(spec=_limits(rng) if rng.random() < 0.5 else {"metrics": _metrics(rng), "behavior": _behavior(rng)})
+    told = {"metrics": _metrics(rng, app), "behavior": _behavior(rng)}
+    return Step(spec=_limits(rng) if rng.random() < 0.5 else told)
 
 
 def _last(rng: random.Random, app: str, pods: list[Pod]) -> Step:
     """May fail at each sync: from 25 events on, those of one object are held back."""
     roll = rng.random()
-    if roll < 0.3:
+    if roll < 0.25:
+        return Step(measured=_lost(rng, app, pods))
+    if roll < 0.4:
         return Step(used=rng.choice(((500, "it broke"), (403, "not you"), (404, "nobody"), (503, "not now"))))
     if roll < 0.5:
         return Step(used=[])
@@ -167,7 +210,7 @@ def _last(rng: random.Random, app: str, pods: list[Pod]) -> Step:
         "type": "External",
         "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "3"}},
     }
-    return Step(spec={"metrics": [*_metrics(rng), external]})
+    return Step(spec={"metrics": [*_metrics(rng, app), external]})
 
 
 def _limits(rng: random.Random) -> Json:
@@ -184,15 +227,18 @@ def _spec(rng: random.Random, kind: str, app: str) -> Json:
     found = {
         "scaleTargetRef": {"apiVersion": version, "kind": kind, "name": app},
         **_limits(rng),
-        "metrics": _metrics(rng),
+        "metrics": _metrics(rng, app),
     }
     behavior = _behavior(rng)
     return found if behavior is None else {**found, "behavior": behavior}
 
 
-def _metrics(rng: random.Random) -> list[Json]:
+def _metrics(rng: random.Random, app: str) -> list[Json]:
     found = []
     for _ in range(rng.choice((1, 1, 2, 3))):
+        if rng.random() < 0.4:
+            found.append(_other(rng, app))
+            continue
         name = rng.choice(("cpu", "cpu", "memory"))
         share = rng.choice((1, 10, 50, 80, 100, 150))
         average = rng.choice(

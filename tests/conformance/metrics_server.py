@@ -1,5 +1,5 @@
-"""`metrics.k8s.io` by a server of its own: what scripts say that pods use, for upstream by an APIService and for ours
-in its transport, which passes the same requests to the same answers."""
+"""`metrics.k8s.io`, and other metrics, by a server of its own: what scripts say that pods use, for upstream by
+APIServices and for ours in its transport, which passes the same requests to the same answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent, put_all
@@ -21,6 +21,15 @@ Json = dict[str, Any]
 ROOT = "/apis/metrics.k8s.io/v1beta1"
 API_SERVICES = ResourceRef("apiregistration.k8s.io", "v1", "apiservices")
 SERVICES = ResourceRef("", "v1", "services")
+CUSTOM, EXTERNAL = "/apis/custom.metrics.k8s.io/v1beta2", "/apis/external.metrics.k8s.io/v1beta1"
+ROOTS = (ROOT, CUSTOM, EXTERNAL)
+GROUP_OF_CUSTOM, _CUSTOM_VERSION = CUSTOM.rpartition("/")[0], CUSTOM.removeprefix("/apis/")
+_GROUP = {
+    "kind": "APIGroup", "apiVersion": "v1", "name": "custom.metrics.k8s.io",
+    "preferredVersion": {"groupVersion": _CUSTOM_VERSION, "version": "v1beta2"},
+    "versions": [{"groupVersion": _CUSTOM_VERSION, "version": "v1beta2"}],
+}  # fmt: skip
+_AT = "2026-01-01T00:00:00Z"
 _DISCOVERY = {
     "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "metrics.k8s.io/v1beta1",
     "resources": [
@@ -31,15 +40,24 @@ _DISCOVERY = {
 
 class Used:
     """What the pods of each application use, by the value of their label `app`: items of a PodMetricsList, or an error
-    as code and message."""
+    as code and message. `measured`: other metrics, by name: for each pod, as pairs, and of others, one after the
+    other."""
 
     def __init__(self) -> None:
         self.by_app: dict[str, list[Json] | tuple[int, str]] = {}
+        self.measured: dict[str, Measured | tuple[int, str]] = {}
         self.asked: Counter[str] = Counter()
 
     def answer(self, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
-        if path == ROOT:
-            return 200, json.dumps(_DISCOVERY).encode()
+        path = urllib.parse.unquote(path)
+        if path in ROOTS:
+            version = path.removeprefix("/apis/")
+            listed = _DISCOVERY if path == ROOT else {**_DISCOVERY, "groupVersion": version, "resources": []}
+            return 200, json.dumps(listed).encode()
+        if path == GROUP_OF_CUSTOM:
+            return 200, json.dumps(_GROUP).encode()
+        if path.startswith((f"{CUSTOM}/namespaces/", f"{EXTERNAL}/namespaces/")):
+            return self._measured(path)
         if not path.startswith(f"{ROOT}/namespaces/"):
             return _status(404, "the server could not find the requested resource")
         app = query.get("labelSelector", "").removeprefix("app=")
@@ -49,6 +67,29 @@ class Used:
             return _status(*found)
         listed = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": found}
         return 200, json.dumps(listed).encode()
+
+
+    def _measured(self, path: str) -> tuple[int, bytes]:
+        found = self.measured.get(path.rpartition("/")[2], Measured([], []))
+        if isinstance(found, tuple) and not isinstance(found, Measured):
+            return _status(*found)
+        if path.startswith(EXTERNAL):
+            items = [{"metricName": "m", "metricLabels": {}, "timestamp": _AT, "value": each} for each in found.values]
+            kind, version = "ExternalMetricValueList", EXTERNAL
+        else:
+            named = found.pods if "/pods/*/" in path else [("o", value) for value in found.values]
+            items = [
+                {"describedObject": {"name": name}, "metric": {"name": "m"}, "timestamp": _AT, "value": value}
+                for name, value in named
+            ]
+            kind, version = "MetricValueList", CUSTOM
+        listed = {"kind": kind, "apiVersion": version.removeprefix("/apis/"), "metadata": {}, "items": items}
+        return 200, json.dumps(listed).encode()
+
+
+class Measured(NamedTuple):
+    pods: list[tuple[str, str]]
+    values: list[str]
 
 
 def _status(code: int, message: str) -> tuple[int, bytes]:
@@ -72,7 +113,7 @@ class WithMetrics:
         body: bytes | None = None,
         content_type: str = JSON,
     ) -> ApiResponse:
-        if path.startswith(ROOT):
+        if path.startswith(ROOTS) or path == GROUP_OF_CUSTOM:
             return ApiResponse(*self._used.answer(path, params or {}))
         return await self._inner.request(method, path, params, body, content_type)
 
@@ -120,9 +161,11 @@ async def registered(client: RestClient, port: int) -> None:
     """The API server passes requests for metrics to localhost, by a service without endpoints of its own."""
     service = {"metadata": {"name": "metrics"}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
     await client.create(SERVICES, service, "default")
-    spec = {
-        "group": "metrics.k8s.io", "version": "v1beta1", "insecureSkipTLSVerify": True,
-        "groupPriorityMinimum": 100, "versionPriority": 100,
-        "service": {"namespace": "default", "name": "metrics", "port": port},
-    }  # fmt: skip
-    await client.create(API_SERVICES, {"metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": spec})
+    for root in ROOTS:
+        group, version = root.split("/")[2:]
+        spec = {
+            "group": group, "version": version, "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100, "versionPriority": 100,
+            "service": {"namespace": "default", "name": "metrics", "port": port},
+        }  # fmt: skip
+        await client.create(API_SERVICES, {"metadata": {"name": f"{version}.{group}"}, "spec": spec})

@@ -15,7 +15,7 @@ import pytest
 
 from minikube_py import Cluster
 from minikube_py.api.errors import StatusError
-from minikube_py.controllers.horizontal_autoscaler import told_by_server
+from minikube_py.controllers.autoscaling import told_by_server
 
 Json = dict[str, Any]
 RECORDED = orjson.loads((Path(__file__).parent / "upstream_autoscalers.json").read_bytes())
@@ -106,7 +106,10 @@ def test_virtual_time_and_a_seed_give_one_history() -> None:
     assert digests[0] == digests[1]
 
 
+OF = "pods.metrics.k8s.io"
+
+
 def test_an_answer_of_what_serves_usage_is_told_and_one_of_nobody_is_named() -> None:
-    assert told_by_server(StatusError(404, "NotFound", "nobody is called so")) == "nobody is called so"
+    assert told_by_server(StatusError(404, "NotFound", "nobody is called so"), OF) == "nobody is called so"
     unserved = "the server could not find the requested resource (get pods.metrics.k8s.io)"
-    assert told_by_server(StatusError(404, "", "the server answered 404: 404 page not found")) == unserved
+    assert told_by_server(StatusError(404, "", "the server answered 404: 404 page not found"), OF) == unserved

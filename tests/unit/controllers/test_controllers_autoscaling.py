@@ -54,7 +54,7 @@ def metrics(case: Json) -> dict[str, Metric]:
 def test_replicas_are_calculated_as_upstream_does(case: Json) -> None:
     count = max(case["currentReplicas"], len(case.get("podPhase", ())))
     pods = [pod(case, i) for i in range(count)]
-    scaled = Scaled(pods, case["currentReplicas"], Tolerances(0.1, 0.1), NOW_S, CONFIG)
+    scaled = Scaled(pods, case["currentReplicas"], 0, Tolerances(0.1, 0.1), NOW_S, CONFIG)
 
     def calculated() -> autoscaling.Calculated:
         if case["resource"]:
@@ -163,7 +163,7 @@ def test_a_step_never_turns_and_stays_within_limits(
 @given(st.lists(st.integers(1, 4000), min_size=1, max_size=20), st.integers(1, 200))
 def test_ready_pods_alone_give_as_many_as_bring_usage_to_the_target(levels: list[int], target: int) -> None:
     pods = [pod({"resource": "cpu", "requests": ["1"] * len(levels)}, i) for i in range(len(levels))]
-    scaled = Scaled(pods, len(levels), Tolerances(0.1, 0.1), NOW_S, CONFIG)
+    scaled = Scaled(pods, len(levels), 0, Tolerances(0.1, 0.1), NOW_S, CONFIG)
     used = {f"test-pod-{i}": Metric(level, NOW_S) for i, level in enumerate(levels)}
     found = autoscaling.by_utilization(scaled, used, target, "cpu")
     share = sum(levels) * 100 // (2000 * len(levels)) / target
