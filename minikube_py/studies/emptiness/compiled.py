@@ -1,13 +1,13 @@
 """The fronts' probes and upkeep as loops over their own arrays, compiled by numba (extra `compiled`).
 
-A compiled front holds the numpy front of its name and replaces `passing` and `put`: answers, bytes and rows read are
-the same, and its times are not numpy's. Changes can be handed over many at a time, and are taken in one by one. A probe
-stops at the first row that fits, and upkeep reads a shard again where the numpy front does.
+A compiled front holds the numpy front of its name and replaces `passing`, `put` and `in_vain`: answers, bytes and rows
+read are the same, and its times are not numpy's. Changes can be handed over many at a time, and are taken in one by
+one. A probe stops at the first row that fits, and upkeep reads a shard again where the numpy front does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -19,12 +19,13 @@ from minikube_py.index.filters.front import Bools
 from minikube_py.index.structure import LOW, MISSING, IntArray, Point
 from minikube_py.studies.emptiness.by_request import ByRequest
 from minikube_py.studies.emptiness.compiled_rows import (
-    Ask,
+    Form,
     Jit,
-    Take,
+    Loops,
     bounded_skyline,
     by_request,
     reach_of,
+    repaired_skyline,
     skyband,
     store_of,
 )
@@ -35,6 +36,7 @@ from minikube_py.studies.emptiness.fronts import (
     MaxVectors,
     Oracle,
     RangeFilter,
+    RepairedSkyline,
     Skyband,
 )
 from minikube_py.studies.emptiness.table import Table
@@ -50,10 +52,16 @@ class CompiledFront:
         self.held = held
         self.front, self.bound = f"{held.front}@{SUFFIX}", held.bound
         held.points = np.ascontiguousarray(held.points)
-        self._ask, self._take = form_of(type(held))(held, jit)
+        loops = form_of(type(held))(held, jit)
+        self._ask, self._take = loops.ask, loops.take
         # Compiled here, so that no measurement holds it.
         self.passing(held.points[:0])
         self.put_many(())
+        if loops.in_vain:
+            self.in_vain = loops.in_vain
+            read = held.rows_read
+            self.in_vain(0, held.points[0])
+            held.rows_read = read
 
     @property
     def rows_read(self) -> int:
@@ -63,6 +71,9 @@ class CompiledFront:
         says: Bools = np.ones((len(asked), self.held.shards), dtype=np.bool_)
         self._ask(np.maximum(asked, LOW, order="C"), says)
         return says
+
+    def ask(self, asked: IntArray) -> Iterator[int]:
+        yield from np.flatnonzero(self.passing(asked[None])[0]).tolist()
 
     def put(self, slot: int, point: Point) -> None:
         self.put_many(((slot, point),))
@@ -83,13 +94,12 @@ class CompiledFront:
         return self.held.held_bytes()
 
 
-def form_of(kind: type[Table]) -> Callable[[Any, Jit], tuple[Ask, Take]]:
+def form_of(kind: type[Table]) -> Form:
     """Raises: InvalidRequest for a kind of front that has no loops here."""
     for each, form in FORMS.items():
-        # Every front is a table, and only the table itself rules out nothing.
-        if issubclass(kind, each) and (each is not Table or kind is Table):
-            if kind.put is not each.put and each in (Skyband, ByRequest):
-                break  # It is kept up otherwise than the loops do.
+        # Every front is a table, and only the table itself rules out nothing. One that has its own `put` is kept up
+        # otherwise than the loops do.
+        if issubclass(kind, each) and kind.put is each.put and (each is not Table or kind is Table):
             return form
     raise InvalidRequest(f"the front {kind.front} has no compiled form")
 
@@ -120,15 +130,15 @@ def front_of(name: str, points: IntArray, shards: int, options: Mapping[str, Any
 # -- no front, and all nodes -----------------------------------------------------------------------------------
 
 
-def _nothing(held: Table, jit: Jit) -> tuple[Ask, Take]:
+def _nothing(held: Table, jit: Jit) -> Loops:
     store = store_of(jit)
-    return lambda asked, says: None, lambda slots, news: store(held.points, slots, news)
+    return Loops(lambda asked, says: None, lambda slots, news: store(held.points, slots, news))
 
 
-def _scan(held: Table, jit: Jit) -> tuple[Ask, Take]:
+def _scan(held: Table, jit: Jit) -> Loops:
     reach, store, shards = reach_of(jit), store_of(jit), held.shards
     counts = (len(held.points) - np.arange(shards) + shards - 1) // shards
-    return (
+    return Loops(
         lambda asked, says: reach(held.points, 1, shards, counts, asked, says),
         lambda slots, news: store(held.points, slots, news),
     )
@@ -184,10 +194,10 @@ def _of_maxima(held: Any) -> tuple[Any, ...]:
     return held.points, held._group, highs, np.array(held._departed, dtype=np.int64), held._repairs
 
 
-def _max_vectors(held: Any, jit: Jit) -> tuple[Ask, Take]:
+def _max_vectors(held: Any, jit: Jit) -> Loops:
     reach, maxima, state = reach_of(jit), _maxima(jit), _of_maxima(held)
     counts = np.full(held.shards, held.k)
-    return (
+    return Loops(
         lambda asked, says: reach(state[2], held.k, 1, counts, asked, says),
         lambda slots, news: maxima(*state, slots, news),
     )
@@ -301,9 +311,9 @@ def _counted(jit: Jit) -> Any:
     return jit(counted)
 
 
-def _joint(held: Any, jit: Jit) -> tuple[Ask, Take]:
+def _joint(held: Any, jit: Jit) -> Loops:
     cells, counted, state = _cells(jit), _counted(jit), _of_maxima(held)
-    by_maxima, _ = _max_vectors(held, jit)
+    by_maxima = _max_vectors(held, jit).ask
     count = held.steps**held.dimensions
     layers = held._layers if isinstance(held, RangeFilter) else held._place.reshape(1, -1)
     own_bits = not isinstance(held, RangeFilter) and held.bits == count
@@ -316,7 +326,9 @@ def _joint(held: Any, jit: Jit) -> tuple[Ask, Take]:
         by_maxima(asked, says)
         cells(bits, masks, width, layers, own_bits, asked, says)
 
-    return ask, lambda slots, news: counted(*state, held.steps, width, layers, held._counts, bits, slots, news)
+    return Loops(
+        ask, lambda slots, news: counted(*state, held.steps, width, layers, held._counts, bits, slots, news)
+    )
 
 
 def _words(flags: Bools) -> Any:
@@ -325,9 +337,10 @@ def _words(flags: Bools) -> Any:
     return np.packbits(np.pad(flags, room), axis=-1, bitorder="little").view(np.uint64)
 
 
-FORMS: Final[Mapping[type[Table], Callable[[Any, Jit], tuple[Ask, Take]]]] = {
+FORMS: Final[Mapping[type[Table], Form]] = {
     JointCells: _joint,
     MaxVectors: _max_vectors,
+    RepairedSkyline: repaired_skyline,
     Skyband: skyband,
     BoundedSkyline: bounded_skyline,
     ByRequest: by_request,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,18 @@ from minikube_py.studies.emptiness.fronts import LEAST_SIDE
 Jit = Callable[[Any], Any]
 Ask = Callable[[IntArray, Bools], Any]
 Take = Callable[[IntArray, IntArray], Any]
+
+
+class Loops(NamedTuple):
+    """How a compiled front is asked, how it takes in changes (it returns how many nodes were read), and what it does
+    with a shard that was opened in vain; None for nothing."""
+
+    ask: Ask
+    take: Take
+    in_vain: Callable[[int, IntArray], None] | None = None
+
+
+Form = Callable[[Any, Jit], Loops]
 
 
 # -- rows that are compared ------------------------------------------------------------------------------------
@@ -109,7 +121,7 @@ def _insert(jit: Jit) -> Any:
 
 
 @cache
-def _band(jit: Jit) -> Any:
+def _build(jit: Jit) -> Any:
     insert = _insert(jit)
 
     def build(points: Any, shards: Any, kept: Any, members: Any, counts: Any, shard: Any, width: Any, k: Any) -> Any:
@@ -121,7 +133,12 @@ def _band(jit: Jit) -> Any:
             read += 1
         return read
 
-    build = jit(build)
+    return jit(build)
+
+
+@cache
+def _band(jit: Jit) -> Any:
+    insert, build = _insert(jit), _build(jit)
 
     def band(points: Any, kept: Any, members: Any, counts: Any, sure: Any, k: Any, slots: Any, news: Any) -> Any:
         shards = len(counts)
@@ -154,22 +171,86 @@ def _band(jit: Jit) -> Any:
     return jit(band)
 
 
-def skyband(held: Any, jit: Jit) -> tuple[Ask, Take]:
-    reach, band = reach_of(jit), _band(jit)
+def _gathered(held: Any) -> IntArray:
+    """Puts the members of each shard first, with room for all its nodes; returns how many they are."""
     shards, width = held.shards, -(-len(held.points) // held.shards)
-    counts = (held._slots >= 0).sum(axis=1)
+    counts: IntArray = (held._slots >= 0).sum(axis=1)
     kept: IntArray = np.full((shards, width, held.dimensions), MISSING, dtype=np.int64)
     members: IntArray = np.full((shards, width), -1, dtype=np.int64)
     for shard in range(shards):
         there = held._slots[shard] >= 0
         kept[shard, : counts[shard]] = held._kept[shard, there]
         members[shard, : counts[shard]] = held._slots[shard, there]
-    held._kept, held._slots, sure = kept, members, np.array(held._sure, dtype=np.int64)
-    rows, slots_of = kept.reshape(-1, held.dimensions), members.reshape(-1)
-    return (
+    held._kept, held._slots = kept, members
+    return counts
+
+
+def skyband(held: Any, jit: Jit) -> Loops:
+    reach, band = reach_of(jit), _band(jit)
+    counts, sure = _gathered(held), np.array(held._sure, dtype=np.int64)
+    rows, slots_of = held._kept.reshape(-1, held.dimensions), held._slots.reshape(-1)
+    width = held._slots.shape[1]
+    return Loops(
         lambda asked, says: reach(rows, width, 1, counts, asked, says),
         lambda slots, news: band(held.points, rows, slots_of, counts, sure, held.k, slots, news),
     )
+
+
+# -- a skyline that waits --------------------------------------------------------------------------------------
+
+
+@cache
+def _bounds(jit: Jit) -> Any:
+    insert = _insert(jit)
+
+    def bounds(points: Any, kept: Any, members: Any, counts: Any, slots: Any, news: Any, start: Any) -> Any:
+        """Takes in changes from `start` on, up to one for which its shard has no place left; returns which that is."""
+        shards = len(counts)
+        width = len(kept) // shards
+        for change in range(start, len(slots)):
+            slot = slots[change]
+            shard = slot % shards
+            under = False
+            for row in range(shard * width, shard * width + counts[shard]):
+                under = True
+                for each in range(points.shape[1]):
+                    under &= kept[row, each] >= news[change, each]
+                if under:
+                    break
+            if not under and counts[shard] == width:
+                return change
+            points[slot] = news[change]
+            if not under:
+                insert(points, slot, kept, members, counts, shard, width, 1, 1)
+        return len(slots)
+
+    return jit(bounds)
+
+
+def repaired_skyline(held: Any, jit: Jit) -> Loops:
+    """Bounds of nodes that lost something stay, so that a shard may have more of them than nodes."""
+    reach, bounds, build = reach_of(jit), _bounds(jit), _build(jit)
+    counts = _gathered(held)
+
+    def ask(asked: IntArray, says: Bools) -> None:
+        reach(held._kept.reshape(-1, held.dimensions), held._kept.shape[1], 1, counts, asked, says)
+
+    def take(slots: IntArray, news: IntArray) -> int:
+        done = 0
+        while True:
+            rows = held._kept.reshape(-1, held.dimensions)
+            done = bounds(held.points, rows, held._slots.reshape(-1), counts, slots, news, done)
+            if done == len(slots):
+                return 0
+            held._widen()
+
+    def in_vain(shard: int, asked: IntArray) -> None:
+        rows, width = held._kept.reshape(-1, held.dimensions), held._slots.shape[1]
+        slots_of = held._slots.reshape(-1)
+        held.rows_read += int(build(held.points, held.shards, rows, slots_of, counts, shard, width, 1))
+        held.visited[shard] = True
+
+    return Loops(ask, take, in_vain)
 
 
 # -- a bounded skyline -----------------------------------------------------------------------------------------
@@ -319,14 +400,14 @@ def _bound(jit: Jit) -> Any:
     return jit(bound)
 
 
-def bounded_skyline(held: Any, jit: Jit) -> tuple[Ask, Take]:
+def bounded_skyline(held: Any, jit: Jit) -> Loops:
     reach, bound = reach_of(jit), _bound(jit)
     rows, counts = held._rows.reshape(-1, held.dimensions), np.full(held.shards, held.k)
     # A merge adds one vector for at least two that it ends.
     most = 2 * max(held.k + 1, -(-len(held.points) // held.shards))
     work: IntArray = np.zeros((most, held.dimensions), dtype=np.int64)
     members: IntArray = np.zeros(most, dtype=np.int64)
-    return (
+    return Loops(
         lambda asked, says: reach(rows, held.k, 1, counts, asked, says),
         lambda slots, news: bound(held.points, rows, held.k, held._scale, work, members, slots, news),
     )
@@ -392,12 +473,14 @@ def _take_known(jit: Jit) -> Any:
     return jit(take_known)
 
 
-def by_request(held: Any, jit: Jit) -> tuple[Ask, Take]:
+def by_request(held: Any, jit: Jit) -> Loops:
     """The table of numpy's keys is left as it was built: a row is found by its amounts."""
     ask_known, take_known = _ask_known(jit), _take_known(jit)
     rows, fitting, count = held._rows, held._fitting, held._count
 
     def ask(asked: IntArray, says: Bools) -> None:
-        held.rows_read += int(ask_known(held.points, rows, fitting, held._asked, count, asked, says))
+        read = int(ask_known(held.points, rows, fitting, held._asked, count, asked, says))
+        held.rows_read += read
+        held.visited |= read > 0
 
-    return ask, lambda slots, news: take_known(held.points, rows, fitting, count, slots, news)
+    return Loops(ask, lambda slots, news: take_known(held.points, rows, fitting, count, slots, news))

@@ -7,6 +7,7 @@ then some nodes change. All of that is one turn, whose CPU time is measured in w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from minikube_py.lab.study.contest import Batch
 from minikube_py.lab.study.design import Design, Levels, Unit
 from minikube_py.lab.study.experiment import Report
 from minikube_py.studies.emptiness.study import Behind, Changes, Emptiness, Priced, World
+from minikube_py.studies.emptiness.table import Table
 
 FIRST: Final = "@first"
 """After the name of a front: its searches end at the first shard that has room."""
@@ -56,15 +58,18 @@ class TurnByTurn(World):
 
 
 class Searching(Behind):
-    """Whoever searches behind a front: is asked turns, and answers by marks, requests x shards."""
+    """Whoever searches behind a front: is asked turns, and answers by marks, requests x shards. A front of one's own
+    may lack `ask`, `in_vain` and `visited`: it is asked for all shards, hears of no opening, and reads none."""
 
     def __init__(self, front: Any, columns: int | None, first: bool) -> None:
         super().__init__(front, columns)
         self._first = first
+        self._ask = getattr(front, "ask", partial(Table.ask, front))
         self._tell = getattr(front, "in_vain", None)
+        self._visited: Bools = getattr(front, "visited", np.zeros(0, dtype=np.bool_))
 
     def answer(self, asked: Any) -> Marks:
-        marks: Marks = np.zeros((len(asked), self.front.shards), dtype=np.int8)
+        marks: Marks = np.zeros((len(asked), len(asked[0].right) if len(asked) else 0), dtype=np.int8)
         made = 0
         for turn, row in zip(asked, marks):
             self._search(turn, row)
@@ -74,10 +79,9 @@ class Searching(Behind):
         return marks
 
     def _search(self, turn: Turn, row: Marks) -> None:
-        front = self.front
-        front.visited[:] = False
+        self._visited[:] = False
         asked = turn.request[: self.columns]
-        for shard in front.ask(asked):
+        for shard in self._ask(asked):
             row[shard] = OPENED
             if not turn.right[shard]:
                 if self._tell:
@@ -85,7 +89,7 @@ class Searching(Behind):
             elif self._first:
                 row[shard + 1 :] = UNTRIED
                 break
-        row[front.visited] |= READ
+        row[np.flatnonzero(self._visited)] |= READ
 
     def change(self, changes: Changes) -> None:
         """Each turn made its own."""

@@ -14,20 +14,23 @@ from needs import require_numba
 
 from minikube_py.cli.main import main
 from minikube_py.errors import InvalidRequest
+from minikube_py.index.filters.front import holding
 from minikube_py.index.structure import MISSING
 from minikube_py.lab.study.experiment import Absent, find
 from minikube_py.studies.emptiness import compiled as module
 from minikube_py.studies.emptiness import compiled_rows
 from minikube_py.studies.emptiness.check import _run, steps
 from minikube_py.studies.emptiness.compiled import CompiledFront, form_of, front_of, machine_code
-from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, RangeFilter
+from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, RangeFilter, RepairedSkyline
+from minikube_py.studies.emptiness.searches import Searching, Turn
 from minikube_py.studies.emptiness.study import Behind, World
 from minikube_py.studies.emptiness.table import Table
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/compiled-fronts.toml"
 
-LOOPS = [each for each in FRONTS if not each.startswith("skyline-")]
-"""Without those that are kept up otherwise than the loops do."""
+WITHOUT = {"skyline-dirty", "by-request-lazy", "refused"}
+"""Those that are kept up otherwise than the loops do."""
+LOOPS = [each for each in FRONTS if each not in WITHOUT]
 QUICK = [each for each in LOOPS if not each.startswith("range-filter")]
 """Without those whose tens of thousands of cells numpy asks one by one."""
 
@@ -65,6 +68,48 @@ def test_a_compiled_front_is_the_numpy_one(name: str, drawn: Any, many: bool) ->
     same(numpy, compiled, asked)
 
 
+@pytest.mark.parametrize("jit", [as_it_is, numbas])
+def test_a_compiled_skyline_that_waits_is_repaired_as_the_numpy_one(jit: Any) -> None:
+    """Its shards get more bounds than they have nodes: a node that moves along a front leaves a bound at each place."""
+    jit = jit if jit is as_it_is else jit()
+    points = np.array([[9, 9], [1, 0], [2, 2], [0, 1]])
+    numpy, compiled = RepairedSkyline(points, 2), CompiledFront(RepairedSkyline(points, 2), jit)
+    asked = np.array([[each, 12 - each] for each in range(13)])
+    changes = [(0, (0, 0)), *[(1, (each, 12 - each)) for each in range(13)], (1, (3, 3)), (2, (20, 2))]
+    for slot, point in changes:
+        numpy.put(slot, point)
+    compiled.put_many(changes)
+    same(numpy, compiled, asked)
+    assert numpy.members() == compiled.members() > len(points) and numpy.rows_read == 0
+    for request in asked:
+        assert list(numpy.ask(request)) == list(compiled.ask(request))
+    for shard in (1, 0):
+        numpy.in_vain(shard, asked[0])
+        compiled.in_vain(shard, asked[0])
+        same(numpy, compiled, asked)
+        assert numpy.visited.tolist() == compiled.visited.tolist()
+    assert compiled.members() == 2 and not compiled.passing(np.array([[4, 4]]))[0, 1]
+
+
+@given(drawn=steps())
+@settings(max_examples=25, deadline=None)
+def test_searches_behind_a_compiled_front_open_what_they_open_behind_the_numpy_one(drawn: Any) -> None:
+    require_numba()
+    now = np.array(drawn.points)
+    turns = []
+    for number, (slot, point) in enumerate(drawn.changes):
+        request = np.array(drawn.asked[number % len(drawn.asked)], dtype=np.int64)
+        turns.append(Turn(request, holding(now, drawn.shards, request[None])[0], [(slot, point)]))
+        now[slot] = point
+    for name in ("skyline-repaired", "skyline", "by-request"):
+        for first in (False, True) if turns else ():
+            marks = [
+                Searching(front_of(name + form, np.array(drawn.points), drawn.shards), None, first).answer(turns)
+                for form in ("", "@compiled")
+            ]
+            assert (marks[0] == marks[1]).all(), name
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_the_loops_are_the_same_in_plain_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "machine_code", lambda: as_it_is)
@@ -100,7 +145,8 @@ def test_cells_whose_bits_are_shared_and_layered_answer_alike(jit: Any) -> None:
 
 def test_the_laws_of_fronts_hold_compiled() -> None:
     require_numba()
-    assert main(["front", "check", "skyband-2@compiled", "--examples", "60", "--no-bench"]) == 0
+    for name in ("skyband-2", "skyline-repaired"):
+        assert main(["front", "check", f"{name}@compiled", "--examples", "60", "--no-bench"]) == 0
 
 
 def test_a_loop_that_lies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +199,8 @@ def test_the_design_asks_each_front_both_ways_and_adds_prices() -> None:
     design = study.load("quick")
     names = set(design.candidates("grid"))
     plain = {each for each in names if "@" not in each}
-    later = {each for each in FRONTS if each.startswith(("bounded-skyline", "by-request"))}
-    later |= {"max-vectors-8", "max-vectors-16"}
+    later = {each for each in FRONTS if each.startswith(("bounded-skyline", "by-request", "skyline-"))}
+    later = (later | {"max-vectors-8", "max-vectors-16"}) - WITHOUT
     assert set(QUICK) == plain | later
     assert {f"{each}@compiled" for each in names if "@" not in each} <= names == set(design.candidates("openb"))
     small = type(design)({**design.raw, "batches": 2, "requests_per_batch": 8, "changes_per_batch": 8}, "quick")

@@ -138,9 +138,42 @@ def test_a_turn_has_as_many_changes_as_the_level_says(listed: str) -> None:
 
 
 def test_there_are_no_loops_for_a_front_that_is_kept_up_otherwise() -> None:
-    for name in ("skyline-dirty", "skyline-repaired", "by-request-lazy", "refused"):
-        with pytest.raises(InvalidRequest, match=f"{name} has no compiled form"):
-            form_of(FRONTS[name][0])
+    class Own(Skyline):
+        front = "own"
+
+        def put(self, slot: int, point: Any) -> None:
+            self._build(slot % self.shards)
+
+    for kind in (*(FRONTS[each][0] for each in ("skyline-dirty", "by-request-lazy", "refused")), Own):
+        with pytest.raises(InvalidRequest, match=f"{kind.front} has no compiled form"):
+            form_of(kind)
+
+
+def test_a_front_of_ones_own_is_searched_without_what_only_some_fronts_have() -> None:
+    class Plain:
+        front, bound = "plain", 1.0
+
+        def passing(self, asked: Any) -> Any:
+            return np.ones((len(asked), 2), dtype=np.bool_)
+
+        def put(self, slot: int, point: Any) -> None:
+            pass
+
+        def size_bytes(self) -> int:
+            return 0
+
+    class Told(Plain):
+        def __init__(self) -> None:
+            self.told: list[int] = []
+
+        def in_vain(self, shard: int, asked: Any) -> None:
+            self.told.append(shard)
+
+    turns = [Turn(np.array([6, 0]), np.array([False, True]), [])] * 2
+    told: Any = Told()
+    for front in (Plain(), told):
+        assert Searching(front, None, True).answer(turns).tolist() == [[OPENED, OPENED]] * 2
+    assert told.told == [0, 0]
 
 
 def test_front_check_tells_a_front_which_openings_were_in_vain() -> None:
