@@ -24,6 +24,7 @@ from minikube_py.etcd.guard import SHOWN, name_shown, shown_over_http
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
 from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.metrics import KNOWN, under_etcds_names
+from minikube_py.etcd.node import REQUEST_S
 from minikube_py.etcd.pieces import message_of
 from minikube_py.etcd.proto_json import Values, Wrong, read, write
 from minikube_py.etcd.schema import Method, methods
@@ -53,6 +54,8 @@ class HttpLimits:
     bodies_bytes_max: int = 64 << 20
 
 
+READY_S: Final = 2.0
+"""Readiness means what it means at every server here (`apiserver.health`); etcd waits as long as for any request."""
 MESSAGES_MAX: Final = 1_000
 """In one body: they are decoded in one turn of the loop."""
 UNUSUAL: Final = {"MoveLeader": "transfer-leadership", "Compact": "compaction"}
@@ -158,14 +161,14 @@ class HttpDoor:
         why = f"ALARM {kinds[0]}" if kinds else ""
         if not why and not serializable and member.replica.leader() is None:
             why = "RAFT NO LEADER"
-        if not why and (error := await self._reads(linearizable=not serializable)):
+        if not why and (error := await self._reads(0 if serializable else REQUEST_S)):
             why = f"RANGE ERROR:{error}"
         body = json.dumps({"health": "false" if why else "true", "reason": why}, separators=(",", ":"))
         return web.Response(text=f"{body}\n" if why else body, status=503 if why else 200)
 
     async def _checked(self, request: web.BaseRequest) -> web.Response:
         kind, slash, name = request.path[1:].partition("/")
-        local, confirmed = partial(self._reads, linearizable=False), partial(self._reads, linearizable=True)
+        local, confirmed = self._reads, partial(self._reads, READY_S)
         checks: dict[str, dict[str, Check]] = {
             "livez": {"serializable_read": local},
             "readyz": {
@@ -179,25 +182,22 @@ class HttpDoor:
         wanted = [name] if name else [each for each in found if each not in request.query.getall("exclude", [])]
         if kind not in checks or (slash and name not in found):
             return web.Response(text="404 page not found\n", status=404)
-        lines, well = [], True
-        for each in wanted:
-            why = await found[each]()
-            lines.append(f"[-]{each} failed: {why}" if why else f"[+]{each} ok")
-            well = well and not why
+        told = {each: await found[each]() for each in wanted}
+        lines = [f"[-]{each} failed: {why}" if why else f"[+]{each} ok" for each, why in told.items()]
+        well = not any(told.values())
         if well and "verbose" not in request.query:
             return web.Response(text="ok\n")
         return web.Response(
             text="\n".join([*lines, "ok" if well else f"{kind} check failed", ""]), status=200 if well else 503
         )
 
-    async def _reads(self, *, linearizable: bool) -> str:
+    async def _reads(self, within_s: float = 0) -> str:
+        """Why no read passes within that time; 0: none of local data."""
         try:
-            if linearizable:
-                await self._server.node.confirmed()
+            if within_s:
+                await self._server.node.confirmed(within_s=within_s)
             self._server.node.member.read(RangeRequest(b"\0", limit=1, keys_only=True))
-        except Refused as refused:
-            return refused.text
-        except MinikubeError as error:
+        except (Refused, MinikubeError) as error:
             return str(error)
         return ""
 

@@ -129,11 +129,11 @@ class Node:
     def header_now(self) -> Any:
         return self.header(self.member.state.revision)
 
-    async def confirmed(self, leaderless: Status = TIMED_OUT) -> None:
+    async def confirmed(self, leaderless: Status = TIMED_OUT, within_s: float = REQUEST_S) -> None:
         """Returns when this member's state includes everything acknowledged before this call. Raises: Refused with
         `leaderless` if there is no leader: etcd reads some of its state through the log."""
         if not self.member.readable:
-            await in_time(self._confirmed(), leaderless)
+            await in_time(self._confirmed(), leaderless, within_s)
 
     async def _confirmed(self) -> None:
         while True:
@@ -252,10 +252,10 @@ def refused_as(status: Status) -> Iterator[None]:
         raise Refused(*status) from None
 
 
-async def in_time(work: Awaitable[T], late: Status = TIMED_OUT) -> T:
-    """Raises: Refused with `late` after REQUEST_S."""
+async def in_time(work: Awaitable[T], late: Status = TIMED_OUT, within_s: float = REQUEST_S) -> T:
+    """Raises: Refused with `late` after `within_s`."""
     try:
-        async with asyncio.timeout(REQUEST_S):
+        async with asyncio.timeout(within_s):
             return await work
     except TimeoutError:
         raise Refused(*late) from None

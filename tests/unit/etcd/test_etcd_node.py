@@ -7,12 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from virtual_time import LoopClock, run_virtually
 
+from minikube_py.apiserver.health import READY_S
 from minikube_py.errors import Leaderless, OutcomeUnknown, Unavailable
 from minikube_py.etcd.cluster import Cluster
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import NO_LEADER, NOT_PROPOSED, TIMED_OUT, UNHEALTHY, Refused, status_of
+from minikube_py.etcd.http import HttpDoor
 from minikube_py.etcd.lease import Lease
 from minikube_py.etcd.locks import Locks, as_client
 from minikube_py.etcd.maintenance import Maintenance
@@ -99,6 +102,24 @@ def test_without_a_leader_errors_are_etcds_and_name_no_member() -> None:
     assert refusal(lambda: lock(pb.LockRequest(name=b"l", lease=5))) == NOT_PROPOSED
     found = run_virtually(lambda: lease.leases(pb.LeaseLeasesRequest()))
     assert [each.ID for each in found.leases] == [5]
+
+
+def test_without_a_leader_readyz_says_so_within_two_seconds() -> None:
+    node = follower()
+    node.member.read = lambda request: None
+    node.member.state.alarms = SimpleNamespace(raised=[])
+    node.member.membership.get = lambda id: node.member.membership.members[id - 1]
+    door = object.__new__(HttpDoor)
+    door._server = SimpleNamespace(node=node)  # type: ignore[assignment]
+
+    async def run() -> tuple[int, str, float]:
+        begun_s = node.member.clock.monotonic_s()
+        answer = await door._checked(make_mocked_request("GET", "/readyz"))
+        return answer.status, str(answer.text), node.member.clock.monotonic_s() - begun_s
+
+    status, text, took_s = run_virtually(run)
+    assert status == 503 and READY_S <= took_s < READY_S + 0.01
+    assert f"[-]linearizable_read failed: {TIMED_OUT[1]}\n" in text and "[+]serializable_read ok\n" in text
 
 
 @pytest.mark.parametrize(
