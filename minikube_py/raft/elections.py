@@ -12,11 +12,12 @@ from minikube_py.raft.state import TRANSFER, State
 class Elections:
     """A member's election clock, the votes it got as a candidate, and the rules by which it votes."""
 
-    __slots__ = ("_promised_ticks", "_state", "_transfer", "elapsed", "timeout", "votes")
+    __slots__ = ("_promised_ticks", "_state", "_told", "_transfer", "elapsed", "timeout", "votes")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._transfer = False
+        self._told = (NOBODY, state.term)
         self.votes: dict[NodeId, bool] = {}
         # A restart forgets the promise to a leader that reads by lease, so wait until it has expired.
         self._promised_ticks = 0
@@ -26,10 +27,10 @@ class Elections:
     def reset(self) -> None:
         """Restarts the clock with a random timeout, so that members seldom start elections at the same time.
 
-        Followers wait up to half as long again: two simultaneous candidates do not block each other (`_goes_first`),
+        Followers wait up to two fifths longer: two simultaneous candidates do not block each other (`_goes_first`),
         and a wider range would only prolong the time without a leader. A candidate waits up to twice as long."""
         election_ticks = self._state.config.election_ticks
-        spread = election_ticks if self._state.role != "FOLLOWER" else election_ticks // 2 + 1
+        spread = election_ticks if self._state.role != "FOLLOWER" else election_ticks * 2 // 5 + 1
         self.elapsed = 0
         self.timeout = election_ticks + self._state.rng.randrange(spread)
         self.votes = {}
@@ -39,6 +40,10 @@ class Elections:
         self.elapsed = 0
         if self._state.config.lease_reads:
             self._promised_ticks = self._state.config.election_ticks
+
+    def gone(self) -> None:
+        """There is no leader to wait for. As if an election timeout had passed, but for its random part."""
+        self.elapsed = max(self.elapsed, self._state.config.election_ticks)
 
     def tick(self) -> bool:
         """One unit of time without a leader; True when an election is due."""
@@ -84,14 +89,18 @@ class Elections:
         self.votes.setdefault(voter, granted)
         return quorum.vote_result(self._state.configuration, self.votes)
 
-    def in_lease(self, *, pre: bool) -> bool:
-        """Whether a leader was heard from recently, so that no vote is granted (the thesis, 4.2.3) or promised
-        (9.6)."""
+    def in_lease(self, message: Message) -> bool:
+        """Whether a leader was heard from recently, so that no vote is granted (the thesis, 4.2.3) or promised (9.6).
+
+        Except for whom this member told to stand for that term, before late words of the leader came: that candidate
+        has entered the term, so the leader is deposed anyway, and a refusal would only prolong the time without one.
+        Not against a promise: safety depends on that, and on nothing else here."""
         state = self._state
         if self._promised_ticks:
             return True
         heard = state.leader != NOBODY and self.elapsed < state.config.election_ticks
-        return heard and (pre or state.config.check_quorum)
+        told = self._told == (message.sender, message.term)
+        return heard and (message.type == MessageType.PRE_VOTE or (state.config.check_quorum and not told))
 
     def answer(self, message: Message) -> bool:
         """Grants or refuses a PRE_VOTE or VOTE, and replies. True: the vote is granted, and must be recorded."""
@@ -101,6 +110,8 @@ class Elections:
         may = state.vote == message.sender or free or (pre and message.term > state.term)
         up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)
         granted = may and up_to_date and not (pre and self._goes_first(message))
+        if granted:
+            self._told = message.sender, message.term
         # A granted pre-vote has the future term; a refusal carries this member's own.
         state.send(
             MessageType.PRE_VOTE_REPLY if pre else MessageType.VOTE_REPLY,

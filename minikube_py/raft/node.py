@@ -125,9 +125,10 @@ class Raft(State):
         if self._elections.tick():
             # If an election is not permitted yet the clock keeps its state, so that it starts as soon as it is.
             self._stand(transfer=False)
-        elif self.role == "PRE_CANDIDATE":
-            # A voter that heard from the leader slightly later ignores the first request, and waiting for the next
-            # timeout would double the time without a leader. A pre-vote promises nothing, so ask again.
+        elif self.role != "FOLLOWER":
+            # A voter that heard from the leader slightly later ignores the first request, a lost link loses it, and
+            # waiting for the next timeout would double the time without a leader. Asked again, a voter answers as
+            # before.
             self._elections.ask()
 
     def propose(self, data: bytes) -> LogIndex:
@@ -183,6 +184,12 @@ class Raft(State):
         """`reachable` False: messages to `to` may be lost. `snapshot`: whether the one it was sent arrived."""
         if self._leading is not None:
             self._leading.replication.report(to, reachable, snapshot)
+
+    def gone(self, node: NodeId) -> None:
+        """The process of `node` has ended: its machine refuses connections to it. If it led, nobody waits for it any
+        longer. Where that is not so, those who still hear from it refuse the others' pre-votes."""
+        if node == self.leader and self._leading is None:
+            self._elections.gone()
 
     # Output
 
@@ -326,7 +333,8 @@ class Raft(State):
         type, term = message.type, message.term
         if term > self.term:
             pre = type == MessageType.PRE_VOTE
-            if (pre or type == MessageType.VOTE) and message.context != TRANSFER and self._elections.in_lease(pre=pre):
+            asked = pre or type == MessageType.VOTE
+            if asked and message.context != TRANSFER and self._elections.in_lease(message):
                 return False
             if pre:
                 return True
@@ -430,7 +438,11 @@ class Raft(State):
     def _count_vote(self, voter: NodeId, granted: bool) -> None:
         result = self._elections.count(voter, granted)
         if result == "LOST":
+            split = self.role == "CANDIDATE" and self.config.pre_vote
             self._become_follower(self.term, NOBODY)
+            if split:
+                # Who lost after a pre-vote met another candidate: nobody leads, so there is nobody to wait for.
+                self._elections.gone()
         elif result == "WON" and self.role == "PRE_CANDIDATE":
             self._become_candidate(transfer=False)
         elif result == "WON":

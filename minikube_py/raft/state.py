@@ -21,8 +21,8 @@ ELECTION_TICKS_MIN = 2
 class RaftConfig:
     """The settings of a member; they must be equal on all.
 
-    An election starts after `election_ticks` (at least ELECTION_TICKS_MIN, and above `heartbeat_ticks`) to half as many
-    again without a leader. `lease_reads`: a leader that a majority heard within the last half election timeout answers
+    An election starts after `election_ticks` (at least ELECTION_TICKS_MIN, and above `heartbeat_ticks`) to two fifths
+    more without a leader. `lease_reads`: a leader that a majority heard within the last half election timeout answers
     reads without asking again, which relies on all members' ticks lasting about the same. One APPEND carries up to
     `append_bytes_max`; unacknowledged ones are bounded per peer in number and bytes. Proposals beyond
     `uncommitted_bytes_max` are dropped, reads beyond `reads_max` too. One Ready hands out up to `committed_bytes_max`

@@ -289,6 +289,11 @@ class StoreMember:
             self.replica.report(to, reachable, snapshot)
             self._turns.soon()
 
+    def gone(self, peer: NodeId) -> None:
+        """Its machine refuses connections to it: the process has ended."""
+        if not self.failed and not self._deaf:
+            self.replica.raft.gone(peer)
+
     def expelled(self, reason: str) -> None:
         """The others report that this member was removed."""
         self._end(reason, self._removed)

@@ -340,7 +340,7 @@ async def answered(
         raise Unavailable(f"no answer within {within_s:g} s") from None
     except OSError as error:
         # If a connection ends during the TLS handshake, asyncio's error has no text.
-        raise Unavailable(error.strerror or str(error) or "the other side ended the connection") from None
+        raise Unavailable(error.strerror or str(error) or "the other side ended the connection") from error
 
 
 async def _connect(connection: PeerConnection, address: str, tls: ssl.SSLContext | None) -> None:

@@ -266,6 +266,8 @@ class PeerSender:
             greeted = asyncio.shield(link.greeted)
             refusal = await answered(link, self.member.peer, peers.tls_client, greeted, peers.limits.connect_s)
         except Unavailable as error:
+            if isinstance(error.__cause__, ConnectionRefusedError):
+                peers.gone(self.member.id)
             return error
         if refusal is not None:
             self.refused(refusal)

@@ -226,6 +226,10 @@ class Peers:
             for id, reachable, snapshot in reports:
                 self._driver.report(id, reachable, snapshot)
 
+    def gone(self, id: NodeId) -> None:
+        if self._driver is not None and not self._stopped:
+            self._driver.gone(id)
+
     def snapshot_source(self) -> SnapshotSource | None:
         assert self._driver is not None
         return self._driver.snapshot_source()

@@ -11,19 +11,21 @@ from inline_syncs import InlineSyncs
 SEEDS = 4
 
 
-@pytest.mark.parametrize("world", [name for name in WORLDS if name != "lossy links"])
+@pytest.mark.parametrize("world", WORLDS)
 def test_a_new_leader_stands_within_two_election_timeouts(world: str) -> None:
     found = Interregna()
     for seed in range(SEEDS):
         found.add(ElectionWorld(seed, WORLDS[world]).go())
-    # Of 4,800 kills on busy processors 98.9 % were within two: one draw of 80 in 500 has five outside.
-    assert found.share_within(2.0) >= 0.95 and max(found.timeouts) < 3, sorted(found.timeouts)[-5:]
+    # Of 400 kills on lossy links 99.5 % were within two.
+    assert found.share_within(2.0) >= 0.97 and max(found.timeouts) < 4, sorted(found.timeouts)[-5:]
     assert found.terms.count(1) >= len(found.terms) - 1, "votes are hardly ever split"
 
 
-def test_lost_segments_cost_what_tcp_takes_to_send_them_again() -> None:
-    found = ElectionWorld(0, WORLDS["lossy links"]).go()
-    assert max(found.timeouts) < 4 and max(found.terms) <= 2
+@pytest.mark.parametrize("world", ["quiet", "far apart"])
+def test_who_is_refused_at_the_address_of_the_leader_waits_for_it_no_longer(world: str) -> None:
+    """Its process has ended, and its machine is on."""
+    found = ElectionWorld(0, WORLDS[world], silent=0).go()
+    assert max(found.timeouts) < 0.9, sorted(found.timeouts)[-5:]
 
 
 def undisturbed(monkeypatch: pytest.MonkeyPatch, *, leaders_too: bool) -> int:

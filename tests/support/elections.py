@@ -25,6 +25,8 @@ CONFIG = MemberConfig(own_gc=False)
 KILLS = 20
 WRITE_S = 0.04
 SETTLED_S = (0.3, 0.8)
+SILENT = 0.3
+"""The share of kills in which the machine loses power, so that nobody answers for it."""
 WITHIN_S = 60.0
 
 QUIET = WorldOptions(loop=LoopOptions(turn_s=0.00005), drift_max=0.0001)
@@ -76,11 +78,12 @@ class Interregna:
 
 
 class ElectionWorld:
-    def __init__(self, seed: object, options: WorldOptions, members: int = 3) -> None:
+    def __init__(self, seed: object, options: WorldOptions, members: int = 3, silent: float = SILENT) -> None:
         self.world = World(f"elections {seed}", options)
         self.rng = Rng(f"kills {seed}")
         self.cluster = SimCluster(self.world, Rng(f"cluster {seed}"), members, 0, Traffic(), CONFIG)
         self.found = Interregna()
+        self.silent = silent
 
     def go(self, kills: int = KILLS) -> Interregna:
         self.world.drive(lambda: self._story(kills))
@@ -126,7 +129,7 @@ class ElectionWorld:
 
         self.cluster.elected = stands
         self.cluster.hold_down(leader.number)
-        self.world.kill(leader.host, silently=self.rng.random() < 0.3)
+        self.world.kill(leader.host, silently=self.rng.random() < self.silent)
         await self._until(lambda: bool(elected))
         self.cluster.elected = None
         stood_s, reached = elected[0]

@@ -69,12 +69,16 @@ class Port:
         self.cluster_id = 7
         self.reports: list[tuple[int, bool, bool | None]] = []
         self.words: list[str] = []
+        self.ended: list[NodeId] = []
         self.expulsions: list[str] = []
         self.source: Any = None
         self.failures: list[BaseException] = []
 
     def report(self, id: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
         self.reports.append((id, reachable, snapshot))
+
+    def gone(self, id: NodeId) -> None:
+        self.ended.append(id)
 
     def say(self, text: str) -> None:
         self.words.append(text)

@@ -81,6 +81,7 @@ class Driver:
     def __init__(self) -> None:
         self.received: list[Message] = []
         self.reports: list[tuple[int, bool, bool | None]] = []
+        self.ended: list[NodeId] = []
         self.expulsions: list[str] = []
         self.source: MemorySource | None = None
         self.make_source: Callable[[], MemorySource | None] = lambda: self.source
@@ -98,6 +99,9 @@ class Driver:
 
     def report(self, to: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
         self.reports.append((to, reachable, snapshot))
+
+    def gone(self, peer: NodeId) -> None:
+        self.ended.append(peer)
 
     def expelled(self, reason: str) -> None:
         self.expulsions.append(reason)

@@ -1,0 +1,95 @@
+"""Without a leader, nobody waits longer than needed: what a member does before a whole timeout has passed again."""
+
+from __future__ import annotations
+
+import pytest
+from raft_lone import Lone, of
+from raft_scenes import slowest
+
+from minikube_py.raft.message import MessageType
+
+HEARTBEAT, PRE_VOTE, VOTE = MessageType.HEARTBEAT, MessageType.PRE_VOTE, MessageType.VOTE
+TICKS = 10
+SPREAD = TICKS * 2 // 5 + 1
+
+
+def follower(**knobs: object) -> Lone:
+    """Of 2, in term 3; it draws the longest timeouts."""
+    lone = Lone(term=3, log=[1], rng=slowest(), **knobs)
+    lone.step(HEARTBEAT, 2)
+    return lone
+
+
+def test_whose_leaders_process_has_ended_stands_after_the_random_part_of_a_timeout():
+    lone = follower()
+    lone.raft.gone(3)
+    lone.tick(SPREAD)
+    assert lone.raft.role == "FOLLOWER", "that was not the leader"
+    lone.raft.gone(2)
+    assert lone.raft.role == "FOLLOWER" and lone.raft.leader == 2, "others may not know yet"
+    lone.tick(SPREAD)
+    assert lone.raft.role == "PRE_CANDIDATE"
+
+
+def test_whose_leader_is_gone_may_be_told_otherwise_by_the_leader():
+    lone = follower()
+    lone.raft.gone(2)
+    lone.step(HEARTBEAT, 2)
+    lone.tick(SPREAD)
+    assert (lone.raft.role, lone.raft.leader) == ("FOLLOWER", 2)
+
+
+def test_whose_leader_is_gone_keeps_its_promise_to_it():
+    lone = follower(lease_reads=True)
+    lone.raft.gone(2)
+    lone.tick(TICKS - 1)
+    assert lone.raft.role == "FOLLOWER"
+    lone.tick(1)
+    assert lone.raft.role == "PRE_CANDIDATE"
+
+
+@pytest.mark.parametrize(
+    ("sender", "term", "voted"), [(3, 4, True), (3, 5, False), (2, 4, False)], ids=["told", "other term", "other"]
+)
+def test_who_was_told_to_stand_gets_the_vote_though_the_leaders_last_words_come_late(sender, term, voted):
+    lone = follower()
+    lone.tick(TICKS)
+    (told,) = of(lone.step(PRE_VOTE, 3, term=4, index=1, log_term=1), MessageType.PRE_VOTE_REPLY)
+    assert not told.reject
+    lone.step(HEARTBEAT, 2)
+    answers = of(lone.step(VOTE, sender, term=term, index=1, log_term=1), MessageType.VOTE_REPLY)
+    assert [answer.reject for answer in answers] == ([False] if voted else [])
+    assert (lone.raft.term, lone.raft.vote) == ((4, 3) if voted else (3, 0))
+
+
+def test_a_promise_to_a_leader_that_reads_by_lease_outlasts_that():
+    lone = follower(lease_reads=True)
+    lone.tick(TICKS)
+    lone.step(PRE_VOTE, 3, term=4, index=1, log_term=1)
+    lone.step(HEARTBEAT, 2)
+    assert lone.step(VOTE, 3, term=4, index=1, log_term=1) == []
+    assert lone.raft.term == 3
+
+
+def candidate() -> Lone:
+    lone = Lone(term=3, log=[1], rng=slowest())
+    lone.campaign()
+    lone.step(MessageType.PRE_VOTE_REPLY, 2, term=4)
+    assert (lone.raft.role, lone.raft.term) == ("CANDIDATE", 4)
+    return lone
+
+
+def test_a_candidate_asks_again_who_has_not_answered():
+    lone = candidate()
+    assert sorted(message.to for message in of(lone.tick(), VOTE)) == [2, 3]
+    lone.step(MessageType.VOTE_REPLY, 2, term=4, reject=True)
+    assert [message.to for message in of(lone.tick(), VOTE)] == [3]
+
+
+def test_who_loses_to_another_candidate_stands_again_after_the_random_part_of_a_timeout():
+    lone = candidate()
+    for voter in (2, 3):
+        lone.step(MessageType.VOTE_REPLY, voter, term=4, reject=True)
+    assert lone.raft.role == "FOLLOWER"
+    lone.tick(SPREAD)
+    assert lone.raft.role == "PRE_CANDIDATE"
