@@ -244,7 +244,8 @@ def _request(pod: Object, container: str, resource: str) -> int:
     spec, name = pod["spec"], _name(pod)
     of_pod = (spec.get("resources") or {}).get("requests") or {}
     if not container and any(each in ("cpu", "memory") or each.startswith("hugepages-") for each in of_pod):
-        units = pod_requests(pod).get(resource)
+        # Also of a pod that has finished, which holds none.
+        units = pod_requests({"spec": spec}).get(resource)
         if units is None:
             raise Uncalculated(f"missing pod-level request for {resource} in Pod {name}")
         return units if resource == "cpu" else units * _MILLI

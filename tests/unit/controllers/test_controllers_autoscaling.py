@@ -176,3 +176,13 @@ def test_ready_pods_alone_give_as_many_as_bring_usage_to_the_target(levels: list
 def test_tolerances_come_from_the_behavior_each_way() -> None:
     assert autoscaling.tolerances_of({"scaleUp": {"tolerance": "50m"}}, 0.1) == Tolerances(0.1, 0.05)
     assert autoscaling.tolerances_of(None, 0.2) == Tolerances(0.2, 0.2)
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_a_whole_pods_requests_count_though_it_has_finished(phase: str) -> None:
+    spec = {"resources": {"requests": {"cpu": "2"}}, "containers": [{"name": "c"}]}
+    since = timestamp(NOW_S - 9000)
+    ready = {"startTime": since, "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}
+    one = {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase, **ready}}
+    scaled = Scaled([one], 1, 1, Tolerances(0.1, 0.1), NOW_S, CONFIG)
+    assert autoscaling.by_utilization(scaled, {"p": Metric(1000, NOW_S)}, 50, "cpu") == (1, 50, 1000)
