@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikube_py.cli import flags, forms, input_files, virtual
@@ -150,6 +151,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _density(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab.cluster import Ground
     from minikube_py.lab.density import DensityOptions, run_density
 
     options = DensityOptions(
@@ -164,16 +166,12 @@ def _density(arguments: argparse.Namespace) -> int:
     chosen = flags.run_by(arguments)
     steps = started()
 
+    ground = Ground(
+        step=steps.done, split=arguments.split, data_dir=arguments.data_dir, seed=arguments.seed, chosen=chosen
+    )
+
     def density(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, bool]:
-        return run_density(
-            options,
-            split=arguments.split,
-            data_dir=arguments.data_dir,
-            results=arguments.results,
-            step=steps.done,
-            virtual=cluster,
-            chosen=chosen,
-        )
+        return run_density(options, replace(ground, virtual=cluster), arguments.results)
 
     if virtual.asked(arguments):
         good = virtual.run(options.seed, density, page=arguments.page)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.cli import flags, virtual
@@ -24,21 +25,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.lab.cluster import Ground
     from minikube_py.lab.demo import run_demo
 
     chosen = flags.run_by(arguments)
     steps = started()
 
+    ground = Ground(
+        step=steps.done, split=arguments.split, data_dir=arguments.data_dir, seed=arguments.seed, chosen=chosen
+    )
+
     def demo(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, None]:
-        return run_demo(
-            split=arguments.split,
-            data_dir=arguments.data_dir,
-            results=arguments.results,
-            seed=arguments.seed,
-            step=steps.done,
-            virtual=cluster,
-            chosen=chosen,
-        )
+        return run_demo(replace(ground, virtual=cluster), arguments.results)
 
     if virtual.asked(arguments):
         virtual.run(arguments.seed, demo, page=arguments.page)

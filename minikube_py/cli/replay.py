@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUsage("--speed needs --departures or --day: without them, no pod waits for its time")
     if arguments.tables and arguments.trace != "openb":
         raise WrongUsage("--tables reads the tables of openb; remove it, or name openb")
+    from minikube_py.lab.cluster import Ground
     from minikube_py.lab.replay_report import ReplayOptions, run_replay
 
     options = ReplayOptions(
@@ -91,18 +93,13 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = flags.run_by(arguments)
     steps = started()
 
+    ground = Ground(
+        step=steps.done, split=arguments.split, data_dir=arguments.data_dir, seed=arguments.seed, chosen=chosen,
+        etcd=flags.etcd_behind(arguments),
+    )  # fmt: skip
+
     def replay(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, None]:
-        return run_replay(
-            options,
-            split=arguments.split,
-            data_dir=arguments.data_dir,
-            results=arguments.results,
-            seed=arguments.seed,
-            step=steps.done,
-            virtual=cluster,
-            chosen=chosen,
-            etcd=flags.etcd_behind(arguments),
-        )
+        return run_replay(options, replace(ground, virtual=cluster), arguments.results)
 
     if in_virtual_time:
         from minikube_py.cluster.virtual import VirtualConfig

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from minikube_py.cli import forms, input_files
 from minikube_py.lab import pod_lists, trace
-from minikube_py.lab.prediction import fit, generator
+from minikube_py.lab.prediction import generator
 from minikube_py.lab.report import require_writable
 
 ENVIRONMENT = "MINIKUBE_PY_DATA"
@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise trace.TraceError(f"the folder of the published files is not set; give --from or ${ENVIRONMENT}")
     require_writable(arguments.target, "--to")
     if arguments.usage:
+        from minikube_py.studies.prediction import fit
+
         tables = {generator.TABLE: fit.convert(source)}
     else:
         of_lists = arguments.lists

@@ -51,40 +51,44 @@ class Cluster:
     layout: str
 
 
-@asynccontextmanager
-async def cluster(
-    shapes: Sequence[NodeSpec],
-    *,
-    split: bool,
-    data_dir: Path | None,
-    seed: int | None,
-    step: Step,
-    say: Step,
-    plane: PlaneMaker = ControlPlane,
-    virtual: VirtualCluster | None = None,
-    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
-    etcd: EtcdBehind | None = None,
-    matcher: str = "columns",
-) -> AsyncIterator[Cluster]:
-    """A running control plane with the nodes `shapes`, all registered and Ready; stopped on exit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where a run takes place. `step`: gets its progress; `split`: each role is a process; `plane`: makes the control
+    plane of one process. Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop it
+    runs, there is none: it is started by the run and stopped by its owner. `chosen`: the scheduler; `matcher`: its own,
+    on real time."""
 
-    Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this runs, there is no
-    folder: it is started here and stopped by its owner. `chosen`: the scheduler; `matcher`: its own, on real time.
+    step: Step
+    split: bool = False
+    data_dir: Path | None = None
+    seed: int | None = None
+    plane: PlaneMaker = ControlPlane
+    virtual: VirtualCluster | None = None
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER
+    etcd: EtcdBehind | None = None
+    matcher: str = "columns"
+
+
+@asynccontextmanager
+async def cluster(shapes: Sequence[NodeSpec], ground: Ground) -> AsyncIterator[Cluster]:
+    """A running control plane with the nodes `shapes`, all registered and Ready; stopped on exit.
 
     Raises: SetupError, ConfigError, DataDirBusy, RoleFailed.
     """
+    chosen, data_dir, step = ground.chosen, ground.data_dir, ground.step
     scheduler = read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
-    if virtual is not None:
-        yield await _in_virtual_time(virtual, tuple(shapes), step, scheduler)
+    if ground.virtual is not None:
+        yield await _in_virtual_time(ground.virtual, tuple(shapes), step, scheduler)
         return
     require_unused(data_dir)
     folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
     try:
         config = ControlPlaneConfig(
-            folder, port=0, shapes=tuple(shapes), seed=seed, matcher=matcher, chosen=chosen, etcd=etcd
-        )
+            folder, port=0, shapes=tuple(shapes), seed=ground.seed, matcher=ground.matcher, chosen=chosen,
+            etcd=ground.etcd,
+        )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        running = _split(config, step, say) if split else _in_process(config, step, plane)
+        running = _split(config, step) if ground.split else _in_process(config, step, ground.plane)
         async with running as (transport, layout):
             await wait_ready(transport, len(config.shapes))
             step("nodes", f"{len(config.shapes):,} Ready")
@@ -152,8 +156,8 @@ async def _in_process(
 
 
 @asynccontextmanager
-async def _split(config: ControlPlaneConfig, step: Step, say: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
-    plane = SplitControlPlane(config, SystemClock(), step, lambda text: say("supervisor", text), _progress)
+async def _split(config: ControlPlaneConfig, step: Step) -> AsyncIterator[tuple[ApiTransport, str]]:
+    plane = SplitControlPlane(config, SystemClock(), step, lambda text: step("supervisor", text), _progress)
     try:
         await plane.start()
         transport = HttpTransport(load_kubeconfig(config.kubeconfig_file))

@@ -18,17 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from minikube_py.client.transport import ApiTransport
-from minikube_py.cluster.virtual import VirtualCluster
-from minikube_py.control_plane.config import Step
 from minikube_py.lab import metrics, plots, report
-from minikube_py.lab.cluster import cluster
+from minikube_py.lab.cluster import Ground, cluster
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.progress import progress
 from minikube_py.lab.questions import Question, QuestionError, ask_by_listing, ask_index
 from minikube_py.lab.replay import Mark, Replay
 from minikube_py.lab.trace import Trace, load
 from minikube_py.lab.workload import GPU_RESOURCE, trace_nodes
-from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 
 PROGRAM = "minikube-py"
 SHARES = (0.30, 0.60, 0.95)
@@ -58,34 +55,13 @@ class Asked:
     queries: int
 
 
-async def run_demo(
-    *,
-    split: bool,
-    data_dir: Path | None,
-    results: Path,
-    seed: int | None,
-    step: Step,
-    virtual: VirtualCluster | None = None,
-    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
-) -> None:
+async def run_demo(ground: Ground, results: Path) -> None:
     """Prints as it goes; writes JSON and a picture. Raises: MinikubeError of every kind; nothing is left running."""
     started_s = time.monotonic()
     report.require_writable(results)
     trace = load()
-    shapes = trace_nodes(trace.nodes)
-    own = cluster(
-        shapes,
-        split=split,
-        data_dir=data_dir,
-        seed=seed,
-        step=step,
-        say=step,
-        virtual=virtual,
-        chosen=chosen,
-    )
-    async with own as running:
-        for line in running.environment.lines():
-            print(line, flush=True)
+    async with cluster(trace_nodes(trace.nodes), ground) as running:
+        running.environment.tell()
         gpus = trace.gpu_capacity_milli // 1000
         print(f"replaying {len(trace.pods):,} pods on {len(trace.nodes):,} nodes with {gpus:,} GPUs")
         replay = Replay(trace, running.transport, running.clock)
@@ -97,11 +73,11 @@ async def run_demo(
     figures = _figures(trace, replay, asked)
     figures["whole_run_s"] = round(time.monotonic() - started_s, 2)
     _tell(replay, asked, figures)
-    folder = report.results_folder(results, "demo-split" if split else "demo", datetime.now())
+    folder = report.results_folder(results, "demo-split" if ground.split else "demo", datetime.now())
     report.print_written(_write(folder, environment, replay, asked, figures))
-    if virtual is None:
+    if ground.virtual is None:
         # Else the digest's line says what is next.
-        _tell_next(split)
+        _tell_next(ground.split)
 
 
 async def _ask(transport: ApiTransport, asked: list[Asked], wanted_share: float, share: float) -> None:

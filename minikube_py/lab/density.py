@@ -20,19 +20,15 @@ from pathlib import Path
 
 import orjson
 
-from minikube_py.cluster.virtual import VirtualCluster
-from minikube_py.control_plane.config import Step
-from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import ended
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab import metrics, plots, report
-from minikube_py.lab.cluster import Cluster, PlaneMaker, cluster
+from minikube_py.lab.cluster import Cluster, Ground, cluster
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.load import LoadError, create_namespaces, create_pod, run_bounded
+from minikube_py.lab.load import LoadError, create_namespaces, create_pod, creations, run_bounded
 from minikube_py.lab.measure import PodRecorder, percentile
 from minikube_py.lab.progress import Progress, progress
 from minikube_py.lab.workload import RUN_LABEL, PodBody, seeded_nodes, seeded_pods
-from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 
 RUN = "density"
 REPLICAS_MAX = 3000
@@ -70,14 +66,8 @@ class Phase:
 
 async def run_density(
     options: DensityOptions,
-    *,
-    split: bool,
-    data_dir: Path | None,
+    ground: Ground,
     results: Path,
-    step: Step,
-    plane: PlaneMaker = ControlPlane,
-    virtual: VirtualCluster | None = None,
-    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
     on: Callable[[Sequence[NodeSpec]], AbstractAsyncContextManager[Cluster]] | None = None,
 ) -> bool:
     """Prints as it goes; returns whether the latency phase met its threshold. `on`: another cluster with these nodes.
@@ -89,14 +79,8 @@ async def run_density(
     namespaces = max(1, math.ceil(options.pods / REPLICAS_MAX))
     load = seeded_pods(rng, options.pods, namespaces, RUN)
     latency_load = seeded_pods(rng, options.latency_pods, namespaces, RUN, "latency")
-    if on is None:
-        own = cluster(
-            shapes, split=split, data_dir=data_dir, seed=options.seed, step=step, say=step, plane=plane,
-            virtual=virtual, chosen=chosen,
-        )  # fmt: skip
-    async with own if on is None else on(shapes) as running:
-        for line in running.environment.lines():
-            print(line, flush=True)
+    async with cluster(shapes, ground) if on is None else on(shapes) as running:
+        running.environment.tell()
         await create_namespaces(running.transport, [f"{RUN}-{number}" for number in range(namespaces)])
         before = await metrics.scrape(running.transport)
         saturation = await _saturate(running, options, load, namespaces)
@@ -119,7 +103,7 @@ async def _saturate(running: Cluster, options: DensityOptions, load: list[PodBod
             "load",
             len(load),
             shown,
-            lambda recorder: run_bounded(_each(running, load, recorder), options.in_flight),
+            lambda recorder: run_bounded(creations(running.transport, load, recorder), options.in_flight),
         )
 
 
@@ -183,13 +167,6 @@ async def _show(recorder: PodRecorder, shown: Progress) -> None:
     while True:
         shown.update(recorder.running, f"{recorder.bound:,} bound")
         await asyncio.sleep(0.25)
-
-
-async def _each(
-    running: Cluster, load: list[PodBody], recorder: PodRecorder
-) -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
-    for body in load:
-        yield partial(create_pod, running.transport, body, recorder)
 
 
 async def _paced(

@@ -40,6 +40,10 @@ class Environment:
             f"data on {self.filesystem}, fdatasync p50 {self.fdatasync_p50_ms:.2f} ms; {self.layout}{scored}",
         ]
 
+    def tell(self) -> None:
+        for line in self.lines():
+            print(line, flush=True)
+
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
 

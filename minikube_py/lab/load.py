@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 
 import orjson
 
@@ -57,6 +58,14 @@ async def create_pod(transport: ApiTransport, pod: PodBody, recorder: PodRecorde
         unknown = unknown or answer.status == 504
         await asyncio.sleep(RETRY_WAIT_S * attempt)
     raise LoadError(f"create of pod {pod.key} answered {answer.status}: {message_of(answer.body)}")
+
+
+async def creations(
+    transport: ApiTransport, pods: Iterable[PodBody], recorder: PodRecorder
+) -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
+    """For `run_bounded`."""
+    for pod in pods:
+        yield partial(create_pod, transport, pod, recorder)
 
 
 async def delete_pod(transport: ApiTransport, pod: PodBody) -> None:

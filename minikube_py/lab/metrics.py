@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from minikube_py.client.transport import ApiTransport
 from minikube_py.errors import Unavailable
@@ -12,6 +13,7 @@ from minikube_py.errors import Unavailable
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})?\s+(\S+)")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
+G = TypeVar("G")
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 """By name and sorted labels."""
 
@@ -60,6 +62,19 @@ def histogram_quantile(buckets: Mapping[float, float], quantile: float) -> float
     return lower
 
 
+def grown_buckets(
+    name: str, before: Samples, after: Samples, group_of: Callable[[Mapping[str, str]], G | None]
+) -> dict[G, dict[float, float]]:
+    """What a histogram's buckets counted between two scrapes, by upper bound; by group, without those of None."""
+    found: dict[G, dict[float, float]] = {}
+    for (series, pairs), value in after.items():
+        labels = dict(pairs)
+        if series == f"{name}_bucket" and (group := group_of(labels)) is not None:
+            counts, bound = found.setdefault(group, {}), float(labels["le"])
+            counts[bound] = counts.get(bound, 0.0) + value - before.get((series, pairs), 0.0)
+    return found
+
+
 FIRST_BOUND_MS = 50
 SLI = "apiserver_request_sli_duration_seconds"
 
@@ -70,18 +85,12 @@ def api_call_slis(before: Samples, after: Samples) -> dict[str, dict[str, float]
 
     Upstream's first bucket ends at 50 ms; a percentile within it is reported as that bound.
     """
-    buckets: dict[str, dict[float, float]] = {}
-    for (name, pairs), value in after.items():
-        if name != f"{SLI}_bucket":
-            continue
-        labels = dict(pairs)
-        what = " ".join(filter(None, (labels.get("verb"), _resource(labels), labels.get("scope"))))
-        bound = float(labels["le"])
-        counted = value - before.get((name, pairs), 0.0)
-        group = buckets.setdefault(what, {})
-        group[bound] = group.get(bound, 0.0) + counted
+
+    def called(labels: Mapping[str, str]) -> str:
+        return " ".join(filter(None, (labels.get("verb"), _resource(labels), labels.get("scope"))))
+
     figures = {}
-    for what, group in sorted(buckets.items()):
+    for what, group in sorted(grown_buckets(SLI, before, after, called).items()):
         if count := group.get(math.inf, 0.0):
             first_s = min(group)
             quantiles_s = {p: max(first_s, histogram_quantile(group, p / 100)) for p in (50, 90, 99)}

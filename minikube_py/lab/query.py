@@ -27,12 +27,12 @@ from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
 from minikube_py.fields import builtin
-from minikube_py.fields.where import Comparison, Where
 from minikube_py.lab import plots, report
 from minikube_py.lab.cluster import require_unused
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
 from minikube_py.lab.questions import Question, QuestionError, ask_by_listing, ask_index, free_at_least
+from minikube_py.lab.stage import numbered_uid, write_all
 from minikube_py.lab.workload import seeded_nodes
 from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage
@@ -40,7 +40,6 @@ from minikube_py.store.storage import Storage
 T = TypeVar("T")
 
 NODES_PREFIX, PODS_PREFIX = builtin.NODES.prefix, builtin.PODS.prefix
-PUTS_PER_TXN = 100
 FIRST = 10
 NAMESPACE = "query"
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
@@ -90,8 +89,7 @@ async def run_query(options: QueryOptions, *, data_dir: Path | None, results: Pa
         try:
             await plane.start()
             environment = describe(folder, "one process: store and API server")
-            for line in environment.lines():
-                print(line, flush=True)
+            environment.tell()
             await fill(plane.storage, options)
             asked = await _ask_all(plane.storage, plane.transport())
         finally:
@@ -103,15 +101,7 @@ async def run_query(options: QueryOptions, *, data_dir: Path | None, results: Pa
 
 async def fill(storage: Storage, options: QueryOptions) -> None:
     """Writes the nodes, and the pods bound to them."""
-    total = options.nodes + options.pods
-    with progress("objects written", total) as shown:
-        puts: list[Put] = []
-        for number, put in enumerate(_objects(options), start=1):
-            puts.append(put)
-            if len(puts) == PUTS_PER_TXN or number == total:
-                await storage.txn((), puts)
-                puts = []
-                shown.update(number)
+    await write_all(storage, _objects(options), options.nodes + options.pods, "objects written")
 
 
 def _objects(options: QueryOptions) -> Iterator[Put]:
@@ -137,8 +127,7 @@ def _objects(options: QueryOptions) -> Iterator[Put]:
 
 
 def _metadata(number: int, name: str) -> dict[str, Any]:
-    uid = f"00000000-0000-4000-8000-{number:012x}"
-    return {"name": name, "uid": uid, "creationTimestamp": "2025-01-01T00:00:00Z"}
+    return {"name": name, "uid": numbered_uid(number), "creationTimestamp": "2025-01-01T00:00:00Z"}
 
 
 def _stored(metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]) -> bytes:
@@ -159,13 +148,12 @@ async def _ask_all(storage: Storage, transport: ApiTransport) -> list[Asked]:
 
 async def _ask(storage: Storage, transport: ApiTransport, question: Question, asked: Callable[[int], None]) -> Asked:
     """`asked` is called with the number of finished ways."""
-    where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in question.at_least.items()))
-    everything = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), where=where)
-    first_s, _ = await _timed(INDEX_ROUNDS, lambda: storage.range(everything._replace(limit=FIRST)))
-    all_s, found = await _timed(INDEX_ROUNDS, lambda: storage.range(everything))
+    everything = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), where=question.where)
+    first_s, _ = await timed(INDEX_ROUNDS, lambda: storage.range(everything._replace(limit=FIRST)))
+    all_s, found = await timed(INDEX_ROUNDS, lambda: storage.range(everything))
     names = tuple(sorted(kv.key[len(NODES_PREFIX) :].decode() for kv in found.kvs))
     asked(1)
-    scan_s, scanned = await _timed(SCAN_ROUNDS, lambda: _scan(storage, question))
+    scan_s, scanned = await timed(SCAN_ROUNDS, lambda: scan(storage, question))
     asked(2)
     api_first = await ask_index(transport, question, API_ROUNDS, limit=FIRST)
     asked(3)
@@ -193,7 +181,8 @@ async def _ask(storage: Storage, transport: ApiTransport, question: Question, as
     )
 
 
-async def _scan(storage: Storage, question: Question) -> tuple[str, ...]:
+async def scan(storage: Storage, question: Question) -> tuple[str, ...]:
+    """What a client of a store without indexes must do."""
     nodes, pods = [
         [orjson.loads(kv.value) for kv in (await storage.range(RangeRequest(prefix, prefix_end(prefix)))).kvs]
         for prefix in (NODES_PREFIX, PODS_PREFIX)
@@ -201,7 +190,8 @@ async def _scan(storage: Storage, question: Question) -> tuple[str, ...]:
     return free_at_least(nodes, pods, question)
 
 
-async def _timed(rounds: int, work: Callable[[], Awaitable[T]]) -> tuple[float, T]:
+async def timed(rounds: int, work: Callable[[], Awaitable[T]]) -> tuple[float, T]:
+    """The median, and the last result."""
     durations_s = []
     for _ in range(rounds):
         started_s = time.perf_counter()

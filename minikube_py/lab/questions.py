@@ -18,6 +18,7 @@ import orjson
 from minikube_py.client.transport import ApiTransport
 from minikube_py.errors import MinikubeError
 from minikube_py.fields.quantity import resource_units
+from minikube_py.fields.where import Comparison, Where
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -35,7 +36,11 @@ class Question:
 
     @property
     def selector(self) -> str:
-        return ",".join(f"free.{resource}>={quantity}" for resource, quantity in self.at_least.items())
+        return str(self.where)
+
+    @property
+    def where(self) -> Where:
+        return Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in self.at_least.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from minikube_py.cluster.virtual import VirtualCluster
-from minikube_py.control_plane.config import Step
-from minikube_py.control_plane.etcd_behind import EtcdBehind
-from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.lab import plots, report
-from minikube_py.lab.cluster import PlaneMaker, cluster
+from minikube_py.lab.cluster import Ground, cluster
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.load import IN_FLIGHT
 from minikube_py.lab.progress import progress
 from minikube_py.lab.replay import Replay
 from minikube_py.lab.trace import OPENB, of_day, trace_named
 from minikube_py.lab.workload import trace_nodes
-from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +31,15 @@ class ReplayOptions:
     trace: str = OPENB
 
 
-async def run_replay(
-    options: ReplayOptions,
-    *,
-    split: bool,
-    data_dir: Path | None,
-    results: Path,
-    seed: int | None,
-    step: Step,
-    plane: PlaneMaker = ControlPlane,
-    virtual: VirtualCluster | None = None,
-    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
-    etcd: EtcdBehind | None = None,
-) -> None:
+async def run_replay(options: ReplayOptions, ground: Ground, results: Path) -> None:
     """Prints progress. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
     trace = trace_named(options.trace, options.tables)
     if options.day is not None:
         trace = of_day(trace, options.day)
     trace = replace(trace, pods=trace.pods[: options.pods])
-    shapes = trace_nodes(trace.nodes)
-    own = cluster(
-        shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step, plane=plane, virtual=virtual,
-        chosen=chosen, etcd=etcd,
-    )  # fmt: skip
-    async with own as running:
-        for line in running.environment.lines():
-            print(line, flush=True)
+    async with cluster(trace_nodes(trace.nodes), ground) as running:
+        running.environment.tell()
         in_flight = IN_FLIGHT if options.day is None else 1
         replay = Replay(trace, running.transport, running.clock, in_flight)
         with progress("pods", len(trace.pods)) as shown:
@@ -74,7 +51,7 @@ async def run_replay(
     figures = _figures(replay, options)
     _tell(figures)
     folder = report.results_folder(results, f"replay-{options.trace}", datetime.now())
-    report.print_written(_write(folder, environment, replay, figures, virtual is not None))
+    report.print_written(_write(folder, environment, replay, figures, ground.virtual is not None))
 
 
 def _figures(replay: Replay, options: ReplayOptions) -> dict[str, Any]:

@@ -108,8 +108,7 @@ def _say_wrong(options: StressOptions, error: Misplaced) -> None:
 def _tell(ran: Sequence[Ran], results: Path) -> bool:
     if ran:
         environment = ran[-1][0]
-        for line in environment.lines():
-            print(line)
+        environment.tell()
         outcomes = [outcome for _, outcome in ran]
         print_outcomes(outcomes)
         report.print_written(write_outcomes(results, environment, outcomes))

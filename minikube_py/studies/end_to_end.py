@@ -20,7 +20,7 @@ import orjson
 from minikube_py.client.transport import ApiTransport
 from minikube_py.env import Clock, ended
 from minikube_py.kubelet.config import NodeSpec
-from minikube_py.lab.cluster import Cluster, cluster
+from minikube_py.lab.cluster import Cluster, Ground, cluster
 from minikube_py.lab.ledger import Ledger
 from minikube_py.lab.load import LoadError, create_namespaces, create_pod, delete_pod, run_bounded
 from minikube_py.lab.measure import PodRecorder, percentile
@@ -63,8 +63,7 @@ async def _run(matcher: str, levels: Levels, seed: int) -> Report:
     nodes = lab_nodes(rng, int(levels["nodes"]), float(levels["utilisation"]))
     pods = lab_pods(rng, int(levels["pods"]), str(levels["mix"]), 0.0)
     specs = [NodeSpec(node.name, _capacity(node), node.labels) for node in nodes]
-    plane = cluster(specs, split=False, data_dir=None, seed=seed, step=_silent, say=_silent, matcher=matcher)
-    async with plane as running:
+    async with cluster(specs, Ground(step=_silent, seed=seed, matcher=matcher)) as running:
         await create_namespaces(running.transport, [NAMESPACE])
         await _fill(running, nodes)
         return await _Load(running, nodes, pods, levels).run()

@@ -13,6 +13,7 @@ from minikube_py.control_plane.errors import SetupError
 from minikube_py.lab.calls.beside import UpstreamRun
 from minikube_py.lab.calls.beside_report import call_table, counter_tables, phase_table
 from minikube_py.lab.calls.phases import by_phase, per_pod
+from minikube_py.lab.cluster import Ground
 from minikube_py.lab.density import DensityOptions, run_density
 
 PODS, LATE = 12, 3
@@ -25,7 +26,7 @@ async def test_the_proxy_saw_what_etcd_and_kube_apiserver_counted(tmp_path: Path
     run = UpstreamRun(upstream.SCRIPT)
     options = DensityOptions(3, PODS, LATE, 5.0, controllers=False, in_flight=8, seed=1)
     on = partial(run.cluster, results=tmp_path, step=lambda *_: None)
-    await run_density(options, split=False, data_dir=None, results=tmp_path, step=lambda *_: None, on=on)
+    await run_density(options, Ground(step=lambda *_: None), tmp_path, on)
 
     recorder, counted = run.recording.recorder, run.counted
     assert counted.disagreements() == []

@@ -35,7 +35,7 @@ from minikube_py.etcd.schema import Method
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab import metrics
 from minikube_py.lab.calls.etcd_proxy import EtcdProxy
-from minikube_py.lab.calls.recorder import Call, Kind, Recorder
+from minikube_py.lab.calls.recorder import Recorder
 from minikube_py.lab.calls.shapes import Shape, name_of, range_shape, resource_of, txn_shape, watch_shape
 from minikube_py.lab.cluster import Cluster
 from minikube_py.lab.environment import describe
@@ -68,8 +68,7 @@ class UpstreamRecording:
         shape, resource, name = self._described(method, BY_NAME[method.request].FromString(request))
         if outcome == "done" and method.short == "KV/Txn":
             outcome = "done" if BY_NAME[method.response].FromString(answer).succeeded else "compared in vain"
-        ended_s = self.recorder.clock.monotonic_s()
-        self._count(shape, resource, name, sent_s, ended_s, outcome)
+        self._count(shape, resource, name, sent_s, outcome)
 
     def streamed(self, method: Method, message: bytes, *, to_etcd: bool) -> None:
         if method.short != "Watch/Watch":
@@ -84,10 +83,10 @@ class UpstreamRecording:
         if kind == "create_request":
             asked = read.create_request
             shape = watch_shape(asked.key, asked.range_end, asked.start_revision, False)
-            self._count(shape, _resource(asked.key), "", now_s, now_s, "done")
+            self._count(shape, _resource(asked.key), "", now_s, "done")
         else:
             name = str(kind).removesuffix("_request")
-            self._count(Shape("watch", name), resource_of(b"/registry/"), "", now_s, now_s, "done")
+            self._count(Shape("watch", name), resource_of(b"/registry/"), "", now_s, "done")
 
     def _described(self, method: Method, request: Any) -> tuple[Shape, str, str]:
         try:
@@ -118,11 +117,8 @@ class UpstreamRecording:
         self._pods[name_of(put.key)] = has_node, runs
         return "bind" if has_node and not had_node else "status" if runs and not ran else "other"
 
-    def _count(self, shape: Shape, resource: str, name: str, sent_s: float, ended_s: float, outcome: str) -> None:
-        kind = Kind(shape.operation, shape.text, resource, ROLE)
-        self.recorder.count(kind, shape, ended_s - sent_s, outcome)
-        text = shape.operation if shape.text == shape.operation else f"{shape.operation}: {shape.text}"
-        self.recorder.keep(Call("store", ROLE, ROLE, text, resource, (name,), sent_s, ended_s, outcome, 0))
+    def _count(self, shape: Shape, resource: str, name: str, sent_s: float, outcome: str) -> None:
+        self.recorder.stored(shape, resource, (name,), ROLE, ROLE, sent_s, outcome)
 
 
 def _pod(value: bytes) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from minikube_py.lab.calls.beside import Counted, UpstreamRun
 from minikube_py.lab.calls.phases import OF_PODS, PHASES, Phase, by_phase, per_pod
 from minikube_py.lab.calls.recorded import RecordedControlPlane
 from minikube_py.lab.calls.recorder import KEPT_MAX, Recorder
+from minikube_py.lab.cluster import Ground
 from minikube_py.lab.density import DensityOptions, run_density
 from minikube_py.lab.environment import describe
 from minikube_py.lab.load import LoadError
@@ -36,9 +37,9 @@ async def run_beside(
     report.require_writable(results)
     theirs, ours = UpstreamRun(script), Recorder(SystemClock())
     on = partial(theirs.cluster, results=results, step=step)
-    await run_density(options, split=False, data_dir=None, results=results, step=step, on=on)
+    await run_density(options, Ground(step=step), results, on)
     plane = partial(RecordedControlPlane, ours)
-    await run_density(options, split=False, data_dir=data_dir, results=results, step=step, plane=plane)
+    await run_density(options, Ground(step=step, data_dir=data_dir, seed=options.seed, plane=plane), results)
     recorders = {UPSTREAM: theirs.recording.recorder, OURS: ours}
     sides = {name: _phases(recorder) for name, recorder in recorders.items()}
     pods = options.pods + options.latency_pods

@@ -102,13 +102,8 @@ class RecordedStorage:
             outcome = type(error).__name__
             raise
         finally:
-            ended_s = recorder.clock.monotonic_s()
             role = self._server if caller is ITSELF else caller.role
-            recorder.count(Kind(shape.operation, shape.text, resource, role), shape, ended_s - sent_s, outcome)
-            text = shape.operation if shape.text == shape.operation else f"{shape.operation}: {shape.text}"
-            recorder.keep(
-                Call("store", role, self._server, text, resource, names, sent_s, ended_s, outcome, caller.request, note)
-            )
+            recorder.stored(shape, resource, names, role, self._server, sent_s, outcome, caller.request, note)
         return result
 
     async def get(self, key: bytes, revision: int = 0) -> tuple[KeyValue | None, int]:

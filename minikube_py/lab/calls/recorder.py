@@ -94,6 +94,24 @@ class Recorder:
         if outcome != "done":
             self.failures[f"{shape.operation}: {outcome}"] += 1
 
+    def stored(
+        self,
+        shape: Shape,
+        resource: str,
+        names: tuple[str, ...],
+        role: str,
+        server: str,
+        sent_s: float,
+        outcome: str,
+        request: int = 0,
+        note: str = "",
+    ) -> None:
+        """A store call that ends now: counted, and kept."""
+        ended_s = self.clock.monotonic_s()
+        self.count(Kind(shape.operation, shape.text, resource, role), shape, ended_s - sent_s, outcome)
+        text = shape.operation if shape.text == shape.operation else f"{shape.operation}: {shape.text}"
+        self.keep(Call("store", role, server, text, resource, names, sent_s, ended_s, outcome, request, note))
+
     def between(self, from_s: float, to_s: float, wanted: Callable[[Call], bool] = lambda _: True) -> list[Call]:
         """The kept calls that started in [from_s, to_s), in order."""
         found = [call for call in self.kept if from_s <= call.sent_s < to_s and wanted(call)]

@@ -22,6 +22,7 @@ from minikube_py.lab.calls.recorded import RecordedControlPlane
 from minikube_py.lab.calls.recorder import Recorder
 from minikube_py.lab.calls.stories import Stories, tell
 from minikube_py.lab.calls.story import pod_story
+from minikube_py.lab.cluster import Ground
 from minikube_py.lab.density import DensityOptions, run_density
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.replay_report import ReplayOptions, run_replay
@@ -36,12 +37,13 @@ async def run_calls(
     report.require_writable(results)
     recorder = Recorder(SystemClock())
     plane = partial(RecordedControlPlane, recorder)
+    ground = Ground(step=step, data_dir=data_dir, seed=seed, plane=plane)
     if isinstance(run, DensityOptions):
         name = "density"
-        await run_density(run, split=False, data_dir=data_dir, results=results, step=step, plane=plane)
+        await run_density(run, ground, results)
     else:
         name = "replay openb"
-        await run_replay(run, split=False, data_dir=data_dir, results=results, seed=seed, step=step, plane=plane)
+        await run_replay(run, ground, results)
     duration_s = recorder.clock.monotonic_s() - recorder.began_s
     pod = pod_story(recorder.between(0.0, recorder.clock.monotonic_s()))
     with _only_errors():

@@ -8,7 +8,6 @@ import random
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple, cast
 
@@ -22,18 +21,17 @@ from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock, SystemClock
-from minikube_py.fields.where import Comparison, Where
 from minikube_py.index.declared import IndexSpec
 from minikube_py.lab.calls.drawing import Arrow, Diagram, Note
 from minikube_py.lab.calls.matches import Path
 from minikube_py.lab.calls.recorded import RecordedControlPlane, RecordedTransport
 from minikube_py.lab.calls.recorder import API_SERVER, Call, Recorder
 from minikube_py.lab.calls.story import diagram, repeated, rows_of
-from minikube_py.lab.cluster import Cluster, cluster, running
-from minikube_py.lab.load import LoadError, create_namespaces, create_pod, run_bounded
+from minikube_py.lab.cluster import Cluster, Ground, cluster, running
+from minikube_py.lab.load import LoadError, create_namespaces, creations, run_bounded
 from minikube_py.lab.measure import PodRecorder
-from minikube_py.lab.query import NODES_PREFIX, PODS_PREFIX, QueryOptions, fill
-from minikube_py.lab.questions import Question, free_at_least
+from minikube_py.lab.query import NODES_PREFIX, QueryOptions, fill, scan, timed
+from minikube_py.lab.questions import Question
 from minikube_py.lab.workload import RUN_LABEL, seeded_nodes, seeded_pods
 from minikube_py.mvcc.types import RangeRequest, prefix_end
 from minikube_py.scheduler.scheduler import Scheduler
@@ -72,8 +70,7 @@ async def tell(step: Step, seed: int) -> Stories:
 
     rng = random.Random(seed)
     shapes = seeded_nodes(rng, NODES)
-    own = cluster(shapes, split=False, data_dir=None, seed=seed, step=_quiet, say=step, plane=make)
-    async with own as running:
+    async with cluster(shapes, Ground(step=_quiet, seed=seed, plane=make)) as running:
         await _fill(running, rng)
         step("stories", f"{POD_COUNT:,} pods on {NODES} nodes")
         plane = planes[0]
@@ -92,13 +89,8 @@ async def _fill(running: Cluster, rng: random.Random) -> None:
     await create_namespaces(running.transport, [f"{RUN}-0"])
     watched = PodRecorder(running.transport, running.clock, f"{RUN_LABEL}={RUN}")
     await watched.start()
-
-    async def each() -> Any:
-        for pod in pods:
-            yield partial(create_pod, running.transport, pod, watched)
-
     try:
-        await run_bounded(each())
+        await run_bounded(creations(running.transport, pods, watched))
         if not await watched.wait_until(lambda: watched.running >= POD_COUNT, QUIET_S):
             raise LoadError(f"{watched.running} of {POD_COUNT} pods became Running")
     finally:
@@ -242,8 +234,7 @@ async def _query(seed: int) -> tuple[tuple[Diagram, Diagram, Diagram], dict[str,
 
 async def _by_index(transport: ApiTransport, storage: Storage) -> tuple[Diagram, set[str], dict[str, float]]:
     params = {"fieldSelector": QUESTION.selector, "limit": str(FIRST)}
-    where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in QUESTION.at_least.items()))
-    request = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), FIRST, where=where)
+    request = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), FIRST, where=QUESTION.where)
     took_us = {
         f"index, first {FIRST}, by the API in this process": await _median_us(
             lambda: transport.request("GET", "/api/v1/nodes", params)
@@ -277,8 +268,7 @@ async def _declare(storage: Storage) -> None:
 async def _by_declared(storage: Storage) -> Diagram:
     """The first query after the declaration: the planner estimates from a sample. Any ten results suffice, as for a
     scheduler; in key order all would have to be found first."""
-    where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in QUESTION.at_least.items()))
-    request = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), FIRST, where=where, order="ANY")
+    request = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), FIRST, where=QUESTION.where, order="ANY")
     with Path("client") as path:
         result = await storage.range(request)
     ways = await storage.explain(request)
@@ -295,9 +285,9 @@ async def _by_declared(storage: Storage) -> Diagram:
 
 
 async def _by_scan(storage: Storage) -> tuple[Diagram, tuple[str, ...], float]:
-    took_us = await _median_us(lambda: _scan(storage))
+    took_us = await _median_us(lambda: scan(storage, QUESTION))
     with Path("client") as path:
-        names = await _scan(storage)
+        names = await scan(storage, QUESTION)
     subtitle = (
         f"{QUESTION.selector}, {QUERY_NODES:,} nodes with {QUERY_PODS:,} pods: {took_us / 1000:.1f} ms unobserved; "
         f"{path.decoded():,} objects decoded"
@@ -306,20 +296,5 @@ async def _by_scan(storage: Storage) -> tuple[Diagram, tuple[str, ...], float]:
     return Diagram(title, subtitle, path.lanes(), repeated(path.arrows())), names, took_us
 
 
-async def _scan(storage: Storage) -> tuple[str, ...]:
-    """What a client of a store without indexes must do."""
-    found = []
-    for prefix in (NODES_PREFIX, PODS_PREFIX):
-        result = await storage.range(RangeRequest(prefix, prefix_end(prefix)))
-        found.append([orjson.loads(kv.value) for kv in result.kvs])
-    return free_at_least(found[0], found[1], QUESTION)
-
-
 async def _median_us(work: Callable[[], Awaitable[object]]) -> float:
-    clock = SystemClock()
-    took_s = []
-    for _ in range(ROUNDS):
-        started_s = clock.monotonic_s()
-        await work()
-        took_s.append(clock.monotonic_s() - started_s)
-    return sorted(took_s)[ROUNDS // 2] * 1e6
+    return (await timed(ROUNDS, work))[0] * 1e6

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 
-from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.virtual import LOOP, VirtualCluster, VirtualConfig
 from minikube_py.lab.compare.alone import ended
 from minikube_py.lab.compare.figures import Ended
 from minikube_py.lab.compare.workload import NAMESPACE, RUN, Workload, priority_class
-from minikube_py.lab.load import IN_FLIGHT, LoadError, create_namespaces, create_pod, run_bounded
+from minikube_py.lab.load import LoadError, create_namespaces, creations, run_bounded
 from minikube_py.lab.measure import PodRecorder
 from minikube_py.lab.nodes import wait_ready
 from minikube_py.lab.workload import RUN_LABEL
@@ -37,13 +34,6 @@ def run_whole(workload: Workload, config: SchedulerConfig, seed: int, recording:
         cluster.close()
 
 
-async def _creations(
-    workload: Workload, transport: ApiTransport, recorder: PodRecorder
-) -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
-    for body in workload.bodies:
-        yield partial(create_pod, transport, body, recorder)
-
-
 async def _run(cluster: VirtualCluster, workload: Workload) -> Ended:
     await cluster.bring_up()
     transport = cluster.transport()
@@ -57,7 +47,7 @@ async def _run(cluster: VirtualCluster, workload: Workload) -> Ended:
     recorder.on_bound = placed.__setitem__
     await recorder.start()
     try:
-        await run_bounded(_creations(workload, transport, recorder), IN_FLIGHT)
+        await run_bounded(creations(transport, workload.bodies, recorder))
         # Pods that never fit cause no further events, so the cluster becomes idle.
         await recorder.wait_until(lambda: False, QUIET_S)
     finally:

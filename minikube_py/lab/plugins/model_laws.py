@@ -15,8 +15,8 @@ from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins.check import DIGESTED, clusters, in_other_processes
 from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, words_of
 from minikube_py.lab.plugins.laws import state_of
+from minikube_py.lab.plugins.world import cache_of
 from minikube_py.own_code import module_of, told
-from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
 from minikube_py.scheduler.flow.exchange import displacing
@@ -25,7 +25,7 @@ from minikube_py.scheduler.flow.model import FORMS, CostModel, MachineClass, Mac
 from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.problem import COST_MAX, Problem, faults
 from minikube_py.scheduler.flow.solvers import available
-from minikube_py.scheduler.objects import project_node, project_pod
+from minikube_py.scheduler.objects import project_pod
 
 COUNTS: Final = (1, 3, 40)
 WAITED_S: Final = (0.0, 0.4, 30.0, 4000.0)
@@ -48,12 +48,7 @@ class Subject(NamedTuple):
 
 
 def columns_of(case: Case) -> NodeColumns:
-    cache = Cache()
-    for node in case.nodes:
-        cache.put_node(project_node(node))
-    for pod in case.bound:
-        cache.put_pod(project_pod(pod))
-    return cache.columns
+    return cache_of(case.nodes, case.bound).columns
 
 
 class _Watched:

@@ -71,11 +71,7 @@ class World:
     """Raises from the constructor: ConfigError."""
 
     def __init__(self, subject: Subject, nodes: Iterable[Object], bound: Iterable[Object] = ()) -> None:
-        self.cache = Cache()
-        for node in nodes:
-            self.cache.put_node(project_node(node))
-        for pod in bound:
-            self.cache.put_pod(project_pod(pod))
+        self.cache = cache_of(nodes, bound)
         self.columns = self.cache.columns
         lent = NoCluster(self.columns)
         registry = {subject.own.name: subject.own.make}
@@ -137,6 +133,15 @@ class World:
 
     def feasible(self, prepared: Prepared, pod: PodInfo) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.flatnonzero(fitting(prepared, pod, self.columns.all()))
+
+
+def cache_of(nodes: Iterable[Object], bound: Iterable[Object]) -> Cache:
+    cache = Cache()
+    for node in nodes:
+        cache.put_node(project_node(node))
+    for pod in bound:
+        cache.put_pod(project_pod(pod))
+    return cache
 
 
 def pods_of(objects: Iterable[Object]) -> list[PodInfo]:

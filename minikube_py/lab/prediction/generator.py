@@ -1,5 +1,5 @@
 """Generated usage: diurnal, bursty, and with memory that only grows in some pods. The parameters were fitted to one
-half of a real day (`minikube_py.lab.prediction.fit`).
+half of a real day (`minikube_py.studies.prediction.fit`).
 
 CPU. All pods serve one stream of work, whose intensity follows the day: its root is three harmonics of 24 hours plus a
 first-order autoregression in steps of five minutes (diurnal). Each minute a pod gets a Poisson number of jobs with
@@ -20,12 +20,13 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from minikube_py.lab.prediction.day import MINUTES
 from minikube_py.lab.trace import TraceError
 from minikube_py.scheduler.objects import CPU, MEMORY, PodInfo
 from minikube_py.scheduler.prediction.predictor import FloatArray
 
 TABLE: Final = "usage_fit.json"
+MINUTES: Final = 1440
+"""Of a day."""
 BIN_MINUTES: Final = 5
 BINS: Final = MINUTES // BIN_MINUTES
 HARMONICS: Final = 3

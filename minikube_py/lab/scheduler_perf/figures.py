@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from minikube_py.env import Clock, ended
 from minikube_py.lab.measure import percentile
-from minikube_py.lab.metrics import Samples, histogram_quantile, parse
+from minikube_py.lab.metrics import Samples, grown_buckets, histogram_quantile, parse
 from minikube_py.lab.scheduler_perf.files import THROUGHPUT, Selector
 from minikube_py.lab.scheduler_perf.pods import Pods, PodSeen
 
@@ -104,24 +105,18 @@ def _histograms(
     name: str, filters: tuple[tuple[str, frozenset[str]], ...], before: Samples, after: Samples, run: str
 ) -> list[Item]:
     """One item per existing combination of the labels; other labels are summed."""
-    buckets: dict[tuple[str, ...], dict[float, float]] = {}
-    totals: dict[tuple[str, ...], float] = {}
-    for (series, pairs), value in after.items():
-        if series not in (f"{name}_bucket", f"{name}_sum"):
-            continue
-        labels = dict(pairs)
+
+    def group_of(labels: Mapping[str, str]) -> tuple[str, ...] | None:
         if any(label not in labels or (values and labels[label] not in values) for label, values in filters):
-            continue
-        group = tuple(labels[label] for label, _ in filters)
-        grown = value - before.get((series, pairs), 0.0)
-        if series.endswith("_sum"):
-            totals[group] = totals.get(group, 0.0) + grown
-            continue
-        bound = float(labels["le"])
-        counts = buckets.setdefault(group, {})
-        counts[bound] = counts.get(bound, 0.0) + grown
+            return None
+        return tuple(labels[label] for label, _ in filters)
+
+    totals: Counter[tuple[str, ...]] = Counter()
+    for (series, pairs), value in after.items():
+        if series == f"{name}_sum" and (group := group_of(dict(pairs))) is not None:
+            totals[group] += value - before.get((series, pairs), 0.0)  # type: ignore[assignment]
     items = []
-    for group, counts in sorted(buckets.items()):
+    for group, counts in sorted(grown_buckets(name, before, after, group_of).items()):
         if count := counts.get(math.inf, 0.0):
             data = {f"Perc{each}": 1000 * histogram_quantile(counts, each / 100) for each in _PERCENTS}
             data["Average"] = 1000 * totals[group] / count

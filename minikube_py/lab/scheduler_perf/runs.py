@@ -202,8 +202,7 @@ class Told:
         """Prints and writes the report; returns whether all succeeded."""
         if self.outcomes:
             environment = self.outcomes[-1].environment
-            for line in environment.lines():
-                print(line)
+            environment.tell()
             report.print_table(self._table())
             report.print_written([self._write(results, environment)])
         for outcome in self.outcomes:

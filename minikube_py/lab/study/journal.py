@@ -161,13 +161,3 @@ def read_lines(path: Path) -> tuple[list[Record | None], bool]:
     lines = path.read_bytes().splitlines()
     summed = any(SUMMED.search(line) for line in lines)
     return [opened(line, summed) for line in lines], summed
-
-
-def read(path: Path) -> tuple[Record, list[Record]]:
-    """The header and the records. Raises: StudyError."""
-    if not path.is_file():
-        raise StudyError(f"{path} is not there; run the study first")
-    lines = [line for line in read_lines(path)[0] if line is not None]
-    if not lines:
-        raise StudyError(f"{path} holds nothing that can be read")
-    return lines[0], lines[1:]

@@ -15,8 +15,7 @@ import numpy as np
 
 from minikube_py.lab import pod_lists
 from minikube_py.lab.compare.alone import reserved
-from minikube_py.lab.prediction.day import MINUTES, Day
-from minikube_py.lab.prediction.generator import Generator
+from minikube_py.lab.prediction.generator import MINUTES, Generator
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.configuration.checking import NoCluster
@@ -27,6 +26,7 @@ from minikube_py.scheduler.objects import CPU, MEMORY, PodInfo, project_node, pr
 from minikube_py.scheduler.prediction.predictor import STEP_MINUTES, FloatArray
 from minikube_py.scheduler.prediction.usage import RESOURCES
 from minikube_py.scheduler.profile import Profile
+from minikube_py.studies.prediction.day import Day
 
 WARM_UP_MINUTES: Final = 120
 """Excluded: until then, most predictors do not know the pods."""

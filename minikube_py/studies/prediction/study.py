@@ -10,13 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from minikube_py.lab.prediction import day
-from minikube_py.lab.prediction.day import Day
 from minikube_py.lab.prediction.generator import Generator, Parameters, packaged
 from minikube_py.lab.study.contest import Batch, Contest
 from minikube_py.lab.study.design import Design, Levels, StudyError
 from minikube_py.lab.study.experiment import CHECKOUT, Absent
 from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.studies.prediction import day
 from minikube_py.studies.prediction.cluster import (
     PLENTY,
     SCORERS,
@@ -28,6 +27,7 @@ from minikube_py.studies.prediction.cluster import (
     World,
     faults,
 )
+from minikube_py.studies.prediction.day import Day
 from minikube_py.studies.prediction.titles import OF_CURVES, TITLES
 
 ENVIRONMENT: Final = "MINIKUBE_PY_DATA"

@@ -17,7 +17,7 @@ from minikube_py.lab.calls.published import mix
 from minikube_py.lab.calls.recorded import RecordedControlPlane
 from minikube_py.lab.calls.recorder import Recorder
 from minikube_py.lab.calls.story import pod_story
-from minikube_py.lab.cluster import cluster
+from minikube_py.lab.cluster import Ground, cluster
 from minikube_py.lab.load import create_namespaces, create_pod
 from minikube_py.lab.measure import PodRecorder
 from minikube_py.lab.workload import RUN_LABEL, seeded_nodes, seeded_pods
@@ -34,7 +34,7 @@ async def test_a_run_tells_who_caused_which_calls() -> None:
     rng = random.Random(1)
     plane = partial(RecordedControlPlane, recorder)
     shapes = seeded_nodes(rng, 2)
-    own = cluster(shapes, split=False, data_dir=None, seed=1, step=_ignore, say=_ignore, plane=plane)
+    own = cluster(shapes, Ground(step=_ignore, seed=1, plane=plane))
     async with own as running:
         await create_namespaces(running.transport, ["run-0"])
         watched = PodRecorder(running.transport, running.clock, f"{RUN_LABEL}=run")

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from minikube_py.cli import main
-from minikube_py.lab.prediction.day import MINUTES
-from minikube_py.lab.prediction.generator import Generator
+from minikube_py.lab.prediction.generator import MINUTES, Generator
 from minikube_py.lab.study.design import Unit
 from minikube_py.scheduler.framework import PluginError
 from minikube_py.studies.prediction import study as study_module

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from minikube_py.lab.prediction.generator import MINUTES
 from minikube_py.lab.trace import TraceError
 from minikube_py.scheduler.prediction.predictor import FloatArray
 
@@ -20,7 +21,6 @@ DUTY_CYCLE: Final = "pod_gpu_duty_cycle_anon.csv"
 MEMORY: Final = "pod_memory_util_anon.csv"
 HEAD: Final = "value,timestamp_anon,container_ip"
 STAMP_S: Final = 57.0
-MINUTES: Final = 1440
 LEAST_MINUTES: Final = 1200
 """Containers observed for less of the day are excluded."""
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import orjson
 
-from minikube_py.lab.prediction import day
-from minikube_py.lab.prediction.day import MINUTES, Day
-from minikube_py.lab.prediction.generator import BIN_MINUTES, BINS, Generator, Parameters, waves
+from minikube_py.lab.prediction.generator import BIN_MINUTES, BINS, MINUTES, Parameters, waves
 from minikube_py.scheduler.prediction.predictor import FloatArray
+from minikube_py.studies.prediction import day
+from minikube_py.studies.prediction.day import Day
 
 SOURCE: Final = "alibaba/clusterdata, cluster-trace-v2026-GenAI: GPU duty cycle and memory, one day"
 QUANTILES: Final = 11
-PODS: Final = 100
 IDLE: Final = 0.001
 """Containers below this usage count as inactive."""
 
@@ -141,18 +140,6 @@ def figures(duty: FloatArray, memory: FloatArray) -> dict[str, dict[str, float]]
         name: {figure: _told(of(rows)) for figure, of in FIGURES[name].items()}
         for name, rows in (("duty", duty), ("memory", memory))
     }
-
-
-def generated(parameters: Parameters, seeds: Sequence[int]) -> dict[str, dict[str, list[float]]]:
-    """The same figures for generated days, by seed."""
-    found: dict[str, dict[str, list[float]]] = {name: {each: [] for each in of} for name, of in FIGURES.items()}
-    for seed in seeds:
-        made = Generator(f"fit {seed}", parameters)
-        rows = [np.array([of(str(pod)) for pod in range(PODS)]) for of in (made.cpu, made.memory)]
-        for name, values in figures(*rows).items():
-            for figure, value in values.items():
-                found[name][figure].append(value)
-    return found
 
 
 def convert(source: Path) -> bytes:
