@@ -10,7 +10,7 @@ different as soon as it is reached.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from mutation_operators import Change, Text
@@ -51,11 +51,15 @@ def _differs(value: Any, other: Other, truth: bool) -> bool:
 def planted(source: str, changes: Iterable[Change]) -> tuple[str, set[str]]:
     """The module with witnesses, and the keys of the mutants that have one. The others lie within another's place, or
     at module level."""
-    text, tree = Text(source), ast.parse(source)
-    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    text, module = Text(source), list(ast.walk(ast.parse(source)))
+    above = {child: node for node in module for child in ast.iter_child_nodes(node)}
+    places: dict[tuple[int, int], ast.expr | ast.stmt] = {}
+    for node in module:
+        if isinstance(node, ast.expr | ast.stmt):
+            places.setdefault(text.span(node), node)
     edits: dict[str, Edit] = {}
     for change in changes:
-        edit = _edit(text, tree, above, change)
+        edit = _edit(text, places, above, change)
         if edit is not None and not any(edit.start < each.end and each.start < edit.end for each in edits.values()):
             edits[change.key] = edit
     changed = text.bytes
@@ -64,18 +68,14 @@ def planted(source: str, changes: Iterable[Change]) -> tuple[str, set[str]]:
     return changed.decode(), set(edits)
 
 
-def _edit(text: Text, tree: ast.Module, above: dict[ast.AST, ast.AST], change: Change) -> Edit | None:
-    node = next(
-        (
-            each
-            for each in ast.walk(tree)
-            if isinstance(each, ast.expr | ast.stmt) and text.span(each) == (change.start, change.end)
-        ),
-        None,
-    )
+def _edit(
+    text: Text, places: Mapping[tuple[int, int], ast.expr | ast.stmt], above: dict[ast.AST, ast.AST], change: Change
+) -> Edit | None:
+    """`places`: the outermost node of each span."""
+    node = places.get((change.start, change.end))
     if node is None:  # a handler's body
-        statements = (each for each in ast.walk(tree) if isinstance(each, ast.stmt))
-        node = next((each for each in statements if _begins(text, each, change)), None)
+        begin = (each for (start, _), each in places.items() if start == change.start)
+        node = next((each for each in begin if isinstance(each, ast.stmt) and _ends_within(text, each, change)), None)
     if node is None or not _in_a_function(node, above):
         return None
     if isinstance(node, ast.stmt):
@@ -89,9 +89,8 @@ def _edit(text: Text, tree: ast.Module, above: dict[ast.AST, ast.AST], change: C
     return Edit(start, end, f"{NAME}({change.key!r}, ({old}), lambda: ({new}), {_asked_for_truth(place, above)})")
 
 
-def _begins(text: Text, node: ast.stmt, change: Change) -> bool:
-    start, end = text.span(node)
-    return start == change.start and end <= change.end
+def _ends_within(text: Text, node: ast.stmt, change: Change) -> bool:
+    return text.span(node)[1] <= change.end
 
 
 def _whole(node: ast.expr, above: dict[ast.AST, ast.AST]) -> ast.expr:
