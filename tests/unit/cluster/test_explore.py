@@ -24,7 +24,7 @@ from site_operator import (
     TakesOneForBoth,
     a_site_comes_changes_and_goes,
 )
-from test_plugin import LOADED
+from test_plugin import LOADED, UNUSED
 
 from minikube_py import Cluster, ClusterError
 from minikube_py.cluster.aimed_faults import Aimed
@@ -350,7 +350,7 @@ def test_the_mark_among_other_tests(pytester: pytest.Pytester) -> None:
             assert minikube.namespace.startswith("test-plain")
         """
     )
-    result = pytester.runpytest_subprocess(*LOADED, "-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess(*LOADED, *UNUSED)
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*write it as `def`, not `async def`*"])
     result.stdout.fnmatch_lines(["explored test_the_mark_among_other_tests.py::test_explored*: 3 seeds, *"])

@@ -176,7 +176,7 @@ def test_an_asynchronous_test_is_refused_as_such_whoever_runs_it(pytester: pytes
         """
     )
     for mode in ("auto", "strict"):
-        result = run(pytester, "--minikube-seeds=1", f"--asyncio-mode={mode}")
+        result = run(pytester, "-p", "anyio", "--minikube-seeds=1", f"--asyncio-mode={mode}")
         result.assert_outcomes(errors=5)
         # Under CI pytest's summary repeats them.
         lines = [each for each in result.outlines if not each.startswith("ERROR ")]

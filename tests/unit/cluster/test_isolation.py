@@ -6,6 +6,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from test_plugin import UNUSED
 
 from minikube_py.cluster.faults import Faults
 
@@ -167,7 +168,7 @@ def test_nothing_is_left(minikube, minikube_cluster, of_all_tests, main, slow_s,
 
 def run(pytester: pytest.Pytester, test: str, *arguments: str) -> pytest.RunResult:
     pytester.makepyfile(helper=HELP, test_it=dedent(test))
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    return pytester.runpytest_subprocess(*UNUSED, *arguments)
 
 
 def test_the_drawn_faults_are_all_there_are() -> None:

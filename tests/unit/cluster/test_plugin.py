@@ -21,8 +21,12 @@ INSTALLED = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
 LOADED = () if INSTALLED else ("-p", PLUGIN)
 
 
+UNUSED = ("-p", "no:cacheprovider", "-p", "no:anyio", "-p", "no:hypothesispytest")
+"""Plugins that no test of these uses: they import trio and hypothesis, half a second of CPU in each process."""
+
+
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*LOADED, "-p", "no:cacheprovider", *arguments)
+    return pytester.runpytest_subprocess(*LOADED, *UNUSED, *arguments)
 
 
 def test_it_is_an_entry_point_and_imports_nothing_of_the_control_plane() -> None:

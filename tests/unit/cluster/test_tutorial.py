@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_plugin import LOADED
+from test_plugin import LOADED, UNUSED
 
 pytestmark = pytest.mark.real_time("real processes")
 ROOT = Path(__file__).parents[3]
@@ -23,7 +23,7 @@ def files() -> dict[str, str]:
 
 def pytest_in(folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pytest", *LOADED, "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *LOADED, *UNUSED]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
