@@ -150,7 +150,10 @@ NODE_RULES: Final = (
 """Role `system:node`. No binding gives it: `node_access` applies it to nodes."""
 COMPONENT_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "system:kube-controller-manager": _CONTROLLERS,
-    "system:kube-scheduler": (Rule(("get", "post"), paths=("/minikube-py/v1/scheduler/*",)),),
+    "system:kube-scheduler": (
+        Rule(("get", "post"), paths=("/minikube-py/v1/scheduler/*",)),
+        Rule(("get", "list"), ("metrics.k8s.io",), ("nodes", "pods")),
+    ),
 }
 """Components' rules beyond those of upstream's bindings."""
 

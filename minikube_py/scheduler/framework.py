@@ -289,8 +289,7 @@ def own_update(pod: PodInfo, change: ClusterChange) -> QueueingHint:
 
 
 class EventRegistration(NamedTuple):
-    """`hint` None: always QUEUE, or, for a node-local plugin, whether the pod now passes every filter on the changed
-    node."""
+    """`hint` None: QUEUE, or, for a node-local plugin, whether the pod now passes every filter on the changed node."""
 
     event: ClusterEvent
     hint: HintFunction | None = None
@@ -500,6 +499,9 @@ class Handle(Protocol):
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         """A resource's objects, for a plugin to request at construction; synced before the first pod is placed.
         `project` must be a module-level function, so that all callers share the informer."""
+
+    def polled(self, resource: ResourceRef) -> Any:
+        """The `plugin_informers.Polled` of a resource that cannot be watched."""
 
     @property
     def clock(self) -> Clock: ...

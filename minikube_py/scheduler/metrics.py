@@ -1,5 +1,5 @@
 """The scheduler's metrics, under upstream's names (pkg/scheduler/metrics) and with its buckets;
-`scheduler_evaluations_*` and `scheduler_flow_*` are our own."""
+`scheduler_evaluations_*`, `scheduler_flow_*` and `scheduler_plugin_polls_total` are our own."""
 
 from __future__ import annotations
 

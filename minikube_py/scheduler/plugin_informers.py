@@ -1,20 +1,85 @@
-"""What plugins read of the cluster besides pods and nodes: one informer per requested resource."""
+"""What plugins read of the cluster besides pods and nodes: one informer per requested resource, or, for what cannot be
+watched, one request a minute."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final
 
 from minikube_py.client.informer import Informer, InformerFactory
-from minikube_py.client.rest import Object, ResourceRef
-from minikube_py.env import Clock, ended
+from minikube_py.client.rest import Object, ResourceRef, RestClient
+from minikube_py.env import Clock, Rng, ended, run_until
+from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
 
 SYNC_TIMEOUT_S = 10.0
 """How long startup waits for resources that are not served or forbidden before it continues without them."""
+
+
+POLL_PERIOD_S: Final = 60.0
+POLL_JITTER: Final = 0.1
+"""Of the period, more or less."""
+POLL_DEADLINE_S: Final = 30.0
+POLL_OBJECTS_MAX: Final = 500_000
+
+
+class Polled:
+    """A resource that cannot be watched, such as usage: all its objects once a minute. `problem`: why the last request
+    failed, "" if it did not. Each is counted as `scheduler_plugin_polls_total`."""
+
+    def __init__(
+        self, resource: ResourceRef, client: RestClient, clock: Clock, rng: Rng, count: Callable[..., None]
+    ) -> None:
+        self.problem = ""
+        self.asked = asyncio.Event()
+        self._resource, self._client, self._clock, self._rng, self._count = resource, client, clock, rng, count
+        self._takes: list[Callable[[Sequence[Object]], Awaitable[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def listen(self, take: Callable[[Sequence[Object]], Awaitable[None]]) -> None:
+        """`take` gets the objects of each answer; it must not raise."""
+        self._takes.append(take)
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"poll of {self._resource.plural}")
+
+    @property
+    def failure(self) -> BaseException | None:
+        task = self._task
+        return task.exception() if task is not None and task.done() and not task.cancelled() else None
+
+    async def stop(self) -> None:
+        if (task := self._task) is not None:
+            task.cancel()
+            await ended(task)
+
+    async def _run(self) -> None:
+        while True:
+            await self._ask()
+            self.asked.set()
+            await self._clock.sleep(POLL_PERIOD_S * (1 + POLL_JITTER * (2 * self._rng.random() - 1)))
+
+    async def _ask(self) -> None:
+        what, problem = f"{self._resource.plural}.{self._resource.group}", ""
+        try:
+            deadline_s = self._clock.monotonic_s() + POLL_DEADLINE_S
+            items = await run_until(self._clock, deadline_s, self._client.list(self._resource))
+            if len(items) > POLL_OBJECTS_MAX:
+                problem = f"{len(items)} objects, and {POLL_OBJECTS_MAX} is the most that is read"
+        except TimeoutError:
+            problem = f"no answer within {POLL_DEADLINE_S:g} s"
+        except MinikubeError as error:
+            problem = str(error)
+        self._count("scheduler_plugin_polls_total", (("resource", what), ("result", "error" if problem else "success")))
+        if problem != self.problem:
+            self.problem = problem
+            logger.warning("plugins read %s: %s", what, problem or "there is an answer again")
+        if not problem:
+            for take in self._takes:
+                await take(items)
 
 
 class PluginInformers:
@@ -24,6 +89,7 @@ class PluginInformers:
         self._factory = factory
         self._clock = clock
         self._informers: dict[tuple[ResourceRef, Callable[[Object], Any]], Informer[Any]] = {}
+        self._polled: dict[ResourceRef, Polled] = {}
 
     def of(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         found = self._informers.get((resource, project))
@@ -31,15 +97,25 @@ class PluginInformers:
             found = self._informers[resource, project] = self._factory.make(resource, project)
         return found
 
+    def _everything(self) -> list[Informer[Any] | Polled]:
+        return [*self._informers.values(), *self._polled.values()]
+
+    def polled(self, resource: ResourceRef, client: RestClient, rng: Rng, count: Callable[..., None]) -> Polled:
+        found = self._polled.get(resource)
+        if found is None:
+            found = self._polled[resource] = Polled(resource, client, self._clock, rng, count)
+        return found
+
     def start(self) -> None:
-        for informer in self._informers.values():
-            informer.start()
+        for each in self._everything():
+            each.start()
 
     async def wait_synced(self) -> None:
-        """Returns when all are synced, or at the timeout. Raises the error that ended any of them."""
-        if not self._informers:
-            return
+        """Returns when all are synced or were asked for, or at the timeout. Raises the error that ended any of them."""
         synced = [asyncio.ensure_future(informer.wait_synced()) for informer in self._informers.values()]
+        synced += [asyncio.ensure_future(_once(polled)) for polled in self._polled.values()]
+        if not synced:
+            return
         deadline = asyncio.ensure_future(self._clock.sleep(SYNC_TIMEOUT_S))
         waiting = list(synced)
         try:
@@ -64,8 +140,12 @@ class PluginInformers:
     @property
     def failure(self) -> BaseException | None:
         """The error that ended one of them: a bug."""
-        found = (informer.failure for informer in self._informers.values())
+        found = (each.failure for each in self._everything())
         return next((failure for failure in found if failure is not None), None)
 
     async def stop(self) -> None:
-        await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
+        await asyncio.gather(*(each.stop() for each in self._everything()))
+
+
+async def _once(polled: Polled) -> None:
+    await polled.asked.wait()

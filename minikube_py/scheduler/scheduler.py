@@ -56,7 +56,7 @@ from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
 from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_live, project_node, project_pod
 from minikube_py.scheduler.permit import WaitingPods
-from minikube_py.scheduler.plugin_informers import PluginInformers
+from minikube_py.scheduler.plugin_informers import PluginInformers, Polled
 from minikube_py.scheduler.pre_binding import PreBindings
 from minikube_py.scheduler.preemption import Preemptions
 from minikube_py.scheduler.profile import Profile, require_one_order
@@ -216,6 +216,9 @@ class Scheduler:
 
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         return self._lent.of(resource, project)
+
+    def polled(self, resource: ResourceRef) -> Polled:
+        return self._lent.polled(resource, self.client, self.rng, self.count)
 
     def tell(self, pod: PodInfo, reason: str, message: str) -> None:
         self.profiles[pod.scheduler_name].events.about(pod, NORMAL, reason, message)

@@ -19,7 +19,7 @@ from minikube_py.scheduler.groups.state import Groups
 from minikube_py.scheduler.kinds import LentKinds
 from minikube_py.scheduler.metrics import Labels
 from minikube_py.scheduler.objects import PodInfo
-from minikube_py.scheduler.plugin_informers import PluginInformers
+from minikube_py.scheduler.plugin_informers import PluginInformers, Polled
 from minikube_py.scheduler.profile import Profile, require_one_order
 
 BINDER: Final = "DefaultBinder"
@@ -43,6 +43,10 @@ class NoCluster:
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         """One that is never started."""
         return self._lent.of(resource, project)
+
+    def polled(self, resource: ResourceRef) -> Polled:
+        """One that is never started."""
+        return self._lent.polled(resource, self.client, self.rng, self.count)
 
     def pod(self, key: str) -> PodInfo | None:
         return None

@@ -36,7 +36,8 @@ class OvercommitByPrediction:
     """Replaces NodeResourcesFit. Filter: the predicted peak of the node's pods plus the pod's reservation fit the node;
     unpredicted resources count as reserved. Score: the emptier after that, the better.
 
-    Args: `usage`, `usageArgs`: the source; `predictor` (n-sigma), `predictorArgs`; `resources` ([cpu, memory])."""
+    Args: `usage`, `usageArgs`: the source, without which it is metrics.k8s.io; `predictor` (n-sigma), `predictorArgs`;
+    `resources` ([cpu, memory])."""
 
     name = "OvercommitByPrediction"
     bounded = True
@@ -45,7 +46,7 @@ class OvercommitByPrediction:
         args = args_of(self.name, args, _KNOWN)
         self.resources: Sequence[str] = tuple(dict.fromkeys(args.get("resources", RESOURCES)))
         self.predictor = predictor_named(args.get("predictor", "n-sigma"), args.get("predictorArgs"))
-        self.meter = meter_of(self.name, args, handle.clock, self.predictor.samples)
+        self.meter = meter_of(self.name, args, handle, self.predictor.samples)
         self._ahead = self.predictor.looks_ahead
         if self._ahead and not callable(getattr(self.meter.source, "ahead", None)):
             raise ConfigError(

@@ -1,7 +1,7 @@
 """TargetLoadPacking and LoadVariationRiskBalancing of sigs.k8s.io/scheduler-plugins (trimaran), by its formulas.
 
-Source: scheduler-plugins v0.33.5, pkg/trimaran. Differences: usage comes from a custom source (`usage`) instead of a
-load watcher, as means of five minutes; load and deviation of a node are over the last `WINDOW` samples;
+Source: scheduler-plugins v0.33.5, pkg/trimaran. Differences: usage comes from metrics.k8s.io (`metrics_api`), or from
+a custom source (`usage`) as means of five minutes, of which load and deviation of a node are over the last `WINDOW`;
 TargetLoadPacking uses a node's allocatable CPU instead of its capacity.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from minikube_py.fields.quantity import QuantityError, wide_units
 from minikube_py.scheduler.columns import Nodes
 from minikube_py.scheduler.configuration.merging import ConfigError
-from minikube_py.scheduler.configuration.own_args import Kind, anything, mapped, number, wrong
+from minikube_py.scheduler.configuration.own_args import Kind, mapped, number, wrong
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, CycleState, Handle, IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
 from minikube_py.scheduler.prediction.predictor import FloatArray
@@ -26,7 +26,6 @@ WINDOW: Final = 3
 """Samples: 15 minutes, as for a load watcher."""
 ANY_NUMBER: Final = number(-1e15, 1e15)
 MIN_NODE_SCORE: Final = 0
-_NOT_HERE: Final = ("metricProvider", "watcherAddress")
 
 
 def target_load_score(percent: float, target: float) -> int:
@@ -86,12 +85,9 @@ class _ByLoad:
     known: Mapping[str, Kind] = {}
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
-        self.args = args_of(self.name, args, {**self.known, **dict.fromkeys(_NOT_HERE, anything)})
-        for each in _NOT_HERE:
-            if self.args.get(each):
-                raise ConfigError(f'plugin "{self.name}": {each} is not supported; name a source of usage as usage')
+        self.args = args_of(self.name, args, self.known)
         self.handle = handle
-        self.meter: Meter = meter_of(self.name, self.args, handle.clock, WINDOW)
+        self.meter: Meter = meter_of(self.name, self.args, handle, WINDOW, of_pods=False)
         self.rows = Rows(handle.columns, self.meter, 1 + 2 * len(RESOURCES), self._load)
 
     def number(self, field: str, usual: float, least: float) -> float:
@@ -100,15 +96,13 @@ class _ByLoad:
         return value if value >= least else usual
 
     def _load(self, node: NodeInfo) -> Sequence[float]:
-        """Mean and deviation of each resource, after a NaN if the node's load is unknown: no sample of its pods has a
-        number. Pods that are new to the scheduler count as they would if they came now."""
-        samples = {uid: self.meter.samples(pod)[CPU] for uid, pod in node.pods.items()}
-        unknown = [pod for uid, pod in node.pods.items() if all(map(math.isnan, samples[uid]))]
-        found = [math.nan if len(unknown) == len(node.pods) and any(map(len, samples.values())) else 0.0]
+        """Mean and deviation of each resource, after a NaN if the node's load is unknown. Pods that it lacks count as
+        they would if they came now."""
+        known, of, missing = self.meter.load(node)
+        found = [0.0 if known else math.nan]
         for resource in RESOURCES:
-            total = self.meter.past(node.pods.values(), resource).total
-            mean, deviation = (float(total.mean()), float(total.std())) if len(total) else (0.0, 0.0)
-            found += [mean + sum(self.assumed(pod, resource) for pod in unknown), deviation]
+            mean, deviation = of.get(resource, (0.0, 0.0))
+            found += [mean + sum(self.assumed(pod, resource) for pod in missing), deviation]
         return found
 
     def assumed(self, pod: PodInfo, resource: str) -> int:

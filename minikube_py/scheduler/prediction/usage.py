@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,8 +15,17 @@ from minikube_py.env import Clock
 from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.configuration.merging import ConfigError
-from minikube_py.scheduler.configuration.own_args import Kind, anything, mapped, read_args, text
-from minikube_py.scheduler.framework import IntArray, PluginError
+from minikube_py.scheduler.configuration.own_args import (
+    Kind,
+    anything,
+    fields,
+    mapped,
+    one_of,
+    read_args,
+    text,
+    wrong,
+)
+from minikube_py.scheduler.framework import Handle, IntArray, PluginError
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
 from minikube_py.scheduler.prediction.predictor import STEP_MINUTES, FloatArray, Past, PredictionError
 
@@ -28,6 +37,14 @@ class UsageSource(Protocol):
 
     def usage(self, pod: PodInfo, minute: int) -> Mapping[str, float] | None:
         """By resource, in milli-cores and bytes, the mean of that minute; absent ones are 0. None: unknown."""
+
+
+class Load(NamedTuple):
+    """Of one node: by resource, mean and deviation, and the pods that are not in them. Not `known`: nothing is."""
+
+    known: bool
+    of: Mapping[str, tuple[float, float]]
+    missing: Sequence[PodInfo]
 
 
 class _Kept:
@@ -44,7 +61,7 @@ class Meter:
     """Samples of pods, from the first request on. `keep`: how many per pod. `cut_short`: an error ended a look at all
     pods in this step."""
 
-    def __init__(self, source: UsageSource, name: str, clock: Clock, keep: int) -> None:
+    def __init__(self, source: UsageSource | None, name: str, clock: Clock, keep: int) -> None:
         self.source = source
         self.name = name
         self.keep = keep
@@ -94,7 +111,7 @@ class Meter:
 
     def _of_minute(self, pod: PodInfo, minute: int) -> dict[str, float]:
         try:
-            found = self.source.usage(pod, minute)
+            found = self.source.usage(pod, minute) if self.source is not None else None
             if found is None:
                 return dict.fromkeys(RESOURCES, math.nan)
             amounts = {resource: float(found.get(resource, 0.0)) for resource in RESOURCES}
@@ -117,6 +134,18 @@ class Meter:
         reserved = np.array([pod.spec.request(resource) for pod in pods], np.float64)
         return Past(reserved, usage, self._ahead(pods, resource) if with_ahead else None)
 
+    def load(self, node: NodeInfo) -> Load:
+        """By its pods. Unknown if no sample of any has a number; those of which nothing is known are missing.
+
+        Raises: PredictionError."""
+        samples = {uid: self.samples(pod)[CPU] for uid, pod in node.pods.items()}
+        missing = [pod for uid, pod in node.pods.items() if all(map(math.isnan, samples[uid]))]
+        found = {}
+        for resource in RESOURCES:
+            total = self.past(node.pods.values(), resource).total
+            found[resource] = (float(total.mean()), float(total.std())) if len(total) else (0.0, 0.0)
+        return Load(len(missing) < len(node.pods) or not any(map(len, samples.values())), found, missing)
+
     def _ahead(self, pods: Sequence[PodInfo], resource: str) -> FloatArray:
         source: Any = self.source
         rows = [source.ahead(pod, self.minute)[resource] for pod in pods]
@@ -126,13 +155,20 @@ class Meter:
         return ahead
 
 
-def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> Meter:
-    """By the args `usage` (FILE.py:CLASS or MODULE:CLASS) and `usageArgs`. Raises: ConfigError."""
+def meter_of(plugin: str, args: Mapping[str, Any], handle: Handle, keep: int, of_pods: bool = True) -> Meter:
+    """By the args `usage` (FILE.py:CLASS or MODULE:CLASS) and `usageArgs`; without them the cluster's metrics.k8s.io,
+    `of_pods` or of nodes. Raises: ConfigError."""
     target, given = args.get("usage"), args.get("usageArgs", {})
+    if args.get("watcherAddress"):
+        raise ConfigError(f'plugin "{plugin}": watcherAddress is not supported; name a source of usage as usage')
     if target is None:
-        raise ConfigError(
-            f'plugin "{plugin}" needs the args usage: what says what pods use, as FILE.py:CLASS or MODULE:CLASS'
-        )
+        from minikube_py.scheduler.prediction.metrics_api import NodeMeter, PodMeter
+
+        if given:
+            raise ConfigError(f'plugin "{plugin}" has usageArgs, and no usage that takes them')
+        return PodMeter(handle, keep) if of_pods else NodeMeter(handle)
+    if "metricProvider" in args:
+        raise ConfigError(f'plugin "{plugin}" has both usage and metricProvider; only one says what pods use')
     try:
         kind = find_class(target, "usage")
         source = kind(**given)
@@ -143,12 +179,30 @@ def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> M
         raise ConfigError(f"source of usage {target}: {told(error)}") from error
     if not usable:
         raise ConfigError(f"source of usage {target} has no method usage(pod, minute)")
-    return Meter(source, name, clock, keep)
+    return Meter(source, name, handle.clock, keep)
+
+
+def _unused(value: Any, path: str) -> Any:
+    if value:
+        raise wrong(value, path, f"must be absent: {PROVIDER} takes none")
+    return value
+
+
+PROVIDER: Final = "KubernetesMetricsServer"
+"""Upstream's name and default. It reads metrics.k8s.io; its Prometheus and SignalFx are not read."""
+_SOURCE: Final[Mapping[str, Kind]] = {
+    "usage": text,
+    "usageArgs": mapped(anything),
+    "metricProvider": fields(
+        {"type": one_of((PROVIDER,)), "address": _unused, "token": _unused, "insecureSkipVerify": _unused}
+    ),
+    "watcherAddress": anything,
+}
 
 
 def args_of(plugin: str, args: Any, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Those of the plugin and its source of usage. Raises: ConfigError."""
-    return read_args(f'plugin "{plugin}"', args, {**kinds, "usage": text, "usageArgs": mapped(anything)})
+    return read_args(f'plugin "{plugin}"', args, {**kinds, **_SOURCE})
 
 
 class Rows:

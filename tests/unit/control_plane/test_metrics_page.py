@@ -20,6 +20,7 @@ SCHEDULING = {
         *(f"preemption_goroutines_{what}" for what in ("execution_total", "duration_seconds")),
         *(f"podgroup_{what}" for what in ("schedule_attempts_total", "scheduling_attempt_duration_seconds")),
         "podgroup_scheduling_algorithm_duration_seconds",
+        "plugin_polls_total",
         *(f"flow_{what}_total" for what in ("rounds", "passes", "arcs", "repaired", "exchanged")),
     )
 }

@@ -465,7 +465,18 @@ def test_a_source_that_lies_is_named_with_the_pod(tmp_path: Path, usage: Any, wr
 @pytest.mark.parametrize(
     ("kind", "args", "wrong"),
     [
-        (TargetLoadPacking, {"usage": None}, 'plugin "TargetLoadPacking" needs the args usage'),
+        (TargetLoadPacking, {"usage": None, "usageArgs": {"a": 1}}, "has usageArgs, and no usage that takes them"),
+        *(
+            (kind, {"usage": None, "metricProvider": provider}, wrong)
+            for kind in (TargetLoadPacking, OvercommitByPrediction)
+            for provider, wrong in (
+                ({"type": "Prometheus"}, "type.*: Invalid value: .Prometheus.: must be one of KubernetesMetricsServer"),
+                ({"address": "http://x"}, "address.*must be absent: KubernetesMetricsServer takes none"),
+                ({"kind": "x"}, "kind"),
+                ("x", "metricProvider: Invalid value: .x."),
+            )
+        ),
+        (TargetLoadPacking, {"metricProvider": {}}, "has both usage and metricProvider"),
         (TargetLoadPacking, {"watcherAddress": "http://x"}, "watcherAddress is not supported; name a source"),
         (TargetLoadPacking, {"targetUtilization": 100}, "targetUtilization is 100; less than 100 is expected"),
         (TargetLoadPacking, {"targetUtilization": "much"}, "targetUtilization: Invalid value: .much.: must"),
