@@ -17,30 +17,19 @@ from functools import cache
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikube_py.errors import RequestError
 
 _PRODUCT = Path(__file__).parent
 _INSTALLED = {"site-packages", "dist-packages"}
-if TYPE_CHECKING:
-    RAISED: tuple[type[BaseException], ...]
-    """What code of others, which awaits nothing, may raise: SystemExit would end the process, CancelledError its task,
-    in silence. KeyboardInterrupt is the user's."""
 
 
-def __getattr__(name: str) -> tuple[type[BaseException], ...]:
-    if name == "RAISED":
-        return _raised()
-    raise AttributeError(name)
-
-
-@cache
-def _raised() -> tuple[type[BaseException], ...]:
-    # Its import takes a third of a second on a busy machine, and most commands run no code of others.
-    from asyncio import CancelledError
-
-    return (Exception, SystemExit, GeneratorExit, CancelledError)
+def raised() -> tuple[type[BaseException], ...]:
+    """As in `except raised():` around code of others, which awaits nothing: all that it may raise. SystemExit would end
+    the process, CancelledError its task, in silence, and a class derived from BaseException, as a panic of Rust is, the
+    whole scheduler. KeyboardInterrupt is the user's, and passes."""
+    return () if isinstance(sys.exception(), KeyboardInterrupt) else (BaseException,)
 
 
 class BadCode(RequestError):
@@ -99,7 +88,7 @@ def module_of(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         raise BadCode(f"module {place} cannot be imported: {error}; write MODULE:CLASS or FILE.py:CLASS") from error
-    except _raised() as error:
+    except raised() as error:
         raise BadCode(f"module {place} cannot be imported: {told(error)}") from error
 
 
@@ -116,7 +105,7 @@ def load(point: Any) -> Any:
     """What an entry point of an installed distribution names. Raises: BadCode."""
     try:
         return point.load()
-    except _raised() as error:
+    except raised() as error:
         raise BadCode(f'entry point "{point.name}" ({point.value}) cannot be loaded: {told(error)}') from error
 
 
@@ -135,7 +124,7 @@ def _module_of_file(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
         except SyntaxError as error:
             raise BadCode(f"{path}, line {error.lineno}: SyntaxError: {error.msg}; correct it there") from error
-        except _raised() as error:
+        except raised() as error:
             raise BadCode(f"{path} cannot be run: {told(error)}") from error
     return module
 
@@ -247,7 +236,7 @@ def words_of(error: BaseException) -> str:
     """Its message; "" for one that cannot be read: it is of others, too."""
     try:
         return str(error)
-    except _raised():
+    except raised():
         return ""
 
 

@@ -25,7 +25,7 @@ from minikube_py.index.cells import Changed, Mask
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import Answering, IndexStats, Matches, Order, Row, RowChange
 from minikube_py.index.structure import NOTHING, Box, Estimating, Found, IntArray, Loading, Structure, Versioned
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import raised
 
 WAITING_MAX: Final = 128
 """How many changed rows are queued before they are put in without a query."""
@@ -226,7 +226,7 @@ class HostedIndex(Answering):
                     self._follow_up()
                 else:
                     self.wanted = True
-        except RAISED as error:
+        except raised() as error:
             if self._failed is None:
                 raise
             self._failed(error)

@@ -18,7 +18,7 @@ from minikube_py.index.columns import BLOCK_ROWS
 from minikube_py.index.contract import Order
 from minikube_py.index.running import Running
 from minikube_py.index.table import Table
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import raised
 
 CALL_US: Final = 5.0
 """Cost of querying an index beyond the structure's own work."""
@@ -86,7 +86,7 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
         if hosted.estimating is not None:
             try:
                 find_us = float(hosted.estimating.cost_us(rows, box_share, round(min(candidates, rows))))
-            except RAISED as error:
+            except raised() as error:
                 running.failed(error)
                 continue
         else:

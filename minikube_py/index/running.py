@@ -13,7 +13,7 @@ from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.declared import IndexSpec, check_spec
 from minikube_py.index.hosted import HostedIndex
 from minikube_py.index.reports import IndexReport, IndexState
-from minikube_py.own_code import RAISED, words_of
+from minikube_py.own_code import raised, words_of
 
 REVISION_BYTES: Final = 16
 """Memory of the host's log per row change beyond its cells: revision and slot."""
@@ -40,7 +40,7 @@ def check_buildable(spec: IndexSpec) -> None:
         catalogue.build(spec.structure, len(spec.fields), spec.options)
     except MinikubeError:
         raise
-    except RAISED as error:
+    except raised() as error:
         raise InvalidRequest(f"structure {spec.structure} cannot be built: {error}") from None
 
 
@@ -60,7 +60,7 @@ class Running:
             return
         try:
             structure = catalogue.build(spec.structure, len(spec.fields), spec.options)
-        except RAISED as error:
+        except raised() as error:
             self.degrade(f"{spec.structure} cannot be built here: {error}")
             return
         # Past states would be kept for each revision even without queries; the log has them.
@@ -80,7 +80,7 @@ class Running:
             return
         try:
             done = self.hosted.build(rows)
-        except RAISED as error:
+        except raised() as error:
             self._failed(error)
             return
         self.check_memory()
@@ -98,7 +98,7 @@ class Running:
             return
         try:
             self.hosted.catch_up(min(rows, CATCH_UP_ROWS))
-        except RAISED as error:
+        except raised() as error:
             self._failed(error)
 
     def check_memory(self) -> None:
@@ -106,7 +106,7 @@ class Running:
             return
         try:
             size_bytes = self.hosted.size_bytes()
-        except RAISED as error:
+        except raised() as error:
             self._failed(error)
             return
         if size_bytes > self.spec.memory_limit_bytes:

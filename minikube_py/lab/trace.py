@@ -99,7 +99,7 @@ def trace_named(name: str, folder: Path | None = None) -> Trace:
         trace = own_code.load(point)()
     except own_code.BadCode as error:
         raise TraceError(f"trace {name}: {error}") from error
-    except own_code.RAISED as error:
+    except own_code.raised() as error:
         raise TraceError(f"trace {name}: {own_code.told(error)}") from error
     if not isinstance(trace, Trace) or not trace.nodes or not trace.pods:
         raise TraceError(f"trace {name}: {point.value} returned no minikube_py.lab.trace.Trace with nodes and pods")

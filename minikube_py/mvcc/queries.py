@@ -23,7 +23,7 @@ from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.scanned import Scanned
 from minikube_py.mvcc.tables import Tables
 from minikube_py.mvcc.types import KeyValue, QueryStats, RangeRequest
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import raised
 
 Tests = tuple[Test, ...]
 
@@ -138,7 +138,7 @@ class Queries:
         try:
             revision = min(at, table.index.revision)
             matches = hosted.answer(tests, revision, request.limit, request.order, query.first, query.end, way.boxed)
-        except RAISED as error:
+        except raised() as error:
             # A custom structure failed: fall back to the columns.
             running.failed(error)
             return _columns(query, table, tests, request, at)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Structure, load
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import raised, told
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.framework import Bound, Dimension, DimensionKind, IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, PODS, NodeInfo, PodInfo
@@ -70,7 +70,7 @@ class Matcher:
             found = self._structure.find(self._box(bounds))
             slots: IntArray = np.sort(found.slots)
             self.examined += found.examined
-        except RAISED as error:
+        except raised() as error:
             # A custom structure may fail in any way; the filters suffice without it.
             self.let_go = told(error)
             logger.error("the matcher %s is let go, and filters look at all nodes: %s", self._name, self.let_go)

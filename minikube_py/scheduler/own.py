@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from minikube_py.errors import MinikubeError
-from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
+from minikube_py.own_code import BadCode, find_class, name_of, raised, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, Normalize, PluginError, PluginFactory
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
@@ -80,7 +80,7 @@ def _make(name: str, kind: Callable[..., Any], args: Mapping[str, Any], handle: 
         guarded = Guarded(name, plugin)
     except ConfigError:
         raise
-    except RAISED as error:
+    except raised() as error:
         raise ConfigError(f'initializing plugin "{name}": {told(error)}') from error
     for method, (other, what) in _NEEDING.items():
         if callable(getattr(plugin, method, None)) and not callable(getattr(plugin, other, None)):
@@ -199,7 +199,7 @@ class Guarded:
         """Raises: PluginError; ConfigError from `events_to_register`."""
         try:
             return self._checks[method](own(*given), *given)
-        except RAISED as error:
+        except raised() as error:
             kind = ConfigError if method == "events_to_register" else PluginError
             raise kind(self._said(method, error)) from error
 
@@ -210,7 +210,7 @@ class Guarded:
             self._seen, self._view = pod, ReadPod(pod, self.reads)
         try:
             return self._checks[method](own(state, self._view, *more), *more)
-        except RAISED as error:
+        except raised() as error:
             raise PluginError(self._said(method, error)) from error
 
     async def _run_async(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
@@ -226,13 +226,13 @@ class Guarded:
                 raise
             # Something else was cancelled that it waited for.
             raise PluginError(self._said(method, error)) from error
-        except RAISED as error:
+        except raised() as error:
             raise PluginError(self._said(method, error)) from error
 
     def _or_nothing(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         try:
             return self._checks[method](own(*given), *given)
-        except RAISED as error:
+        except raised() as error:
             logger.error("plugin %s: %s", self.name, _why(method, error), exc_info=error)
             return _WITHOUT[method]
 
@@ -270,7 +270,7 @@ class Order:
     def __call__(self, queued: QueuedPodInfo) -> Place:
         try:
             return Place(self, queued, self._plugin.sort_key(queued) if self._has_key else None)
-        except RAISED as error:
+        except raised() as error:
             self._tell(queued, error)
             return Place(self, queued, None)
 
@@ -280,7 +280,7 @@ class Order:
                 return bool(self._plugin.less(one.queued, other.queued))
             if one.key is not None and other.key is not None:
                 return bool(one.key < other.key)
-        except RAISED as error:
+        except raised() as error:
             self._tell(one.queued, error)
         return PrioritySort().less(one.queued, other.queued)
 

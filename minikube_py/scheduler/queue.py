@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from typing import Any, Final
 
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import raised
 from minikube_py.scheduler.asking import Group, Groups, Unasked
 from minikube_py.scheduler.framework import (
     EVENT_ASSIGNED_POD_DELETE,
@@ -548,7 +548,7 @@ def _true_or_broken(question: Callable[[PodInfo, Any], object], pod: PodInfo, ab
     """The result of plugin code; True if it fails, so that no pod is left behind."""
     try:
         return bool(question(pod, about))
-    except RAISED:
+    except raised():
         logger.exception("a queueing hint for pod %s", pod.key)
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ OF_THE_PRODUCT = {"scheduler/flow/rounds.py", "lab/study/runner.py"}
 def _modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted(PRODUCT.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if "RAISED" in text or "entry_points" in text or "own_code" in text:
+        if "raised()" in text or "entry_points" in text or "own_code" in text:
             yield path.relative_to(PRODUCT).as_posix(), ast.parse(text)
 
 
@@ -41,13 +42,19 @@ def _named(tree: ast.AST, *names: str) -> bool:
     )
 
 
-def test_there_is_one_tuple_of_what_code_of_others_may_raise() -> None:
+def _guards(tree: ast.AST) -> bool:
+    return any(
+        isinstance(each, ast.ExceptHandler) and isinstance(each.type, ast.Call) and _named(each.type.func, "raised")
+        for each in ast.walk(tree)
+    )
+
+
+def test_there_is_one_gate_for_what_code_of_others_may_raise() -> None:
     found = [
         module
         for module, tree in _modules()
-        for each in ast.walk(tree)
-        if isinstance(each, ast.Assign | ast.AnnAssign)
-        and any(isinstance(t, ast.Name) and t.id == "RAISED" and isinstance(t.ctx, ast.Store) for t in ast.walk(each))
+        for each in tree.body
+        if isinstance(each, ast.FunctionDef) and each.name == "raised"
     ]
     assert found == ["own_code.py"]
 
@@ -56,7 +63,7 @@ def test_no_module_that_runs_code_of_others_catches_less() -> None:
     found = {
         module
         for module, tree in _modules()
-        if _named(tree, "RAISED")
+        if _guards(tree)
         for each in ast.walk(tree)
         if isinstance(each, ast.ExceptHandler) and isinstance(each.type, ast.Name) and each.type.id == "Exception"
     }
@@ -65,7 +72,7 @@ def test_no_module_that_runs_code_of_others_catches_less() -> None:
 
 def test_each_structure_in_use_is_asked_by_a_module_that_catches_it() -> None:
     asked = {"index/running.py", "index/hosted.py", "index/planner.py", "mvcc/queries.py", "scheduler/matcher.py"}
-    assert asked <= {module for module, tree in _modules() if _named(tree, "RAISED")}
+    assert asked <= {module for module, tree in _modules() if _guards(tree)}
 
 
 def test_installed_code_is_loaded_in_one_place() -> None:
@@ -92,13 +99,22 @@ FOUND: dict[str, Callable[[str], Any]] = {
 KEPT: list[Any] = [catalogue._installed, registry._entry_points]
 
 
-@pytest.mark.parametrize("raised", ["SystemExit(3)", "GeneratorExit", "asyncio.CancelledError", "ValueError('no')"])
+ENDS = {
+    "SystemExit": "SystemExit(3)",
+    "GeneratorExit": "GeneratorExit",
+    "CancelledError": "asyncio.CancelledError",
+    "ValueError": "ValueError('no')",
+    "Panic": "type('Panic', (BaseException,), {})",
+}
+
+
+@pytest.mark.parametrize("raised", ENDS)
 @pytest.mark.parametrize("group", FOUND)
 def test_installed_code_that_ends_at_import_is_told(
     group: str, raised: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"ends{list(FOUND).index(group)}{raised[:3].lower()}"
-    (tmp_path / f"{name}.py").write_text(f"import asyncio\nraise {raised}\n")
+    (tmp_path / f"{name}.py").write_text(f"import asyncio\nraise {ENDS[raised]}\n")
     info = tmp_path / f"{name}-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
@@ -107,12 +123,41 @@ def test_installed_code_that_ends_at_import_is_told(
     for kept in KEPT:
         kept.cache_clear()
     try:
-        with pytest.raises((RequestError, InvalidRequest, TraceError), match=raised.split("(")[0].split(".")[-1]):
+        with pytest.raises((RequestError, InvalidRequest, TraceError), match=raised):
             FOUND[group](name)
     finally:
         for kept in KEPT:
             kept.cache_clear()
 
 
+class Panic(BaseException):
+    """As pyo3's: what a panic in an extension written in Rust becomes."""
+
+
+OTHERS: list[BaseException] = [
+    ValueError(),
+    SystemExit(3),
+    GeneratorExit(),
+    asyncio.CancelledError(),
+    Panic(),
+    BaseExceptionGroup("several", [SystemExit(1), ValueError()]),
+]
+
+
+@pytest.mark.parametrize("error", OTHERS, ids=repr)
+def test_the_gate_stops_whatever_somebody_raises(error: BaseException) -> None:
+    try:
+        raise error
+    except own_code.raised() as found:
+        assert found is error
+
+
 def test_keyboard_interrupt_is_the_users() -> None:
-    assert not issubclass(KeyboardInterrupt, own_code.RAISED)
+    def interrupted() -> None:
+        try:
+            raise KeyboardInterrupt
+        except own_code.raised():
+            pytest.fail("it was taken for an error of the code")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()

@@ -15,7 +15,7 @@ from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Op, Where
 from minikube_py.index.contract import Index, Matches, Order, Row, RowChange
 from minikube_py.lab.conformance.program import Broken, guarded
-from minikube_py.own_code import RAISED
+from minikube_py.own_code import raised
 
 THINGS: Final = FieldSet(
     "things",
@@ -367,7 +367,7 @@ def _check_errors(index: Index, life: _Life[I], where: Where, number: int) -> No
             index.query(where, revision)
         except error:
             continue
-        except RAISED as other:
+        except raised() as other:
             told = f"{revision}, with {life.oldest} to {life.newest} retained, raised {type(other).__name__}: {other}"
             raise Broken(f"a revision out of reach raises {error.__name__}", told, number) from other
         told = f"{revision} was answered, with {life.oldest} to {life.newest} retained"

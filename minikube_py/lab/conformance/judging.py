@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from minikube_py.lab.conformance.program import Broken
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import told
 
 C = TypeVar("C")
 Say = Callable[[str], None]
@@ -71,7 +71,7 @@ def judged(
             law(case)
         except Broken as found:
             return found
-        except RAISED as error:
+        except raised() as error:
             return raised(error)
         return None
 

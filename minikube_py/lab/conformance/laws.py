@@ -20,7 +20,7 @@ from minikube_py.lab.conformance.history import run as history_run
 from minikube_py.lab.conformance.history_text import shrink as shrink_history
 from minikube_py.lab.conformance.judging import FLAKY
 from minikube_py.lab.conformance.program import Broken, Build, Program, run, shrink
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import raised, told
 
 Drawn = TypeVar("Drawn")
 
@@ -40,7 +40,7 @@ def dimensions_of(build: Build) -> tuple[int, ...]:
         except RequestError as error:
             refused = str(error)
             continue
-        except RAISED as error:
+        except raised() as error:
             raise Broken("it is built by the number of dimensions", told(error)) from error
         check_shape(structure)
         taken.append(dimensions)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Loading, Point, Structure, Versioned
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import raised, told
 from minikube_py.sim.shrinking import Rounds, fewest
 
 Build = Callable[[int], Structure]
@@ -173,7 +173,7 @@ def guarded(law: str, number: int, ask: Callable[[], Any], *passed: type[Excepti
     """Raises: Broken, for what is not one of `passed`."""
     try:
         return ask()
-    except RAISED as error:
+    except raised() as error:
         if isinstance(error, (Broken, *passed)):
             raise
         raise Broken(law, f"it raised {told(error)}", number) from error

@@ -100,7 +100,7 @@ class Contest(Study):
                 reports[name] = {"asked": [], "wrong": 0, "figures": {}}
             except Absent as error:
                 absent[name] = f"{name}: {error}"
-            except own_code.RAISED as error:
+            except own_code.raised() as error:
                 absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
         planned: list[int] = []
         order: list[list[str]] = []
@@ -110,7 +110,7 @@ class Contest(Study):
             for name in order[-1]:
                 try:
                     self.ask(there[name], batch, reports[name])
-                except own_code.RAISED as error:
+                except own_code.raised() as error:
                     # A failing candidate is reported, without affecting the others.
                     absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
                     del there[name], reports[name]

@@ -145,7 +145,7 @@ def _made(kind: Any, code: str) -> Study:
         raise StudyError(f"{code} is no study: let it inherit from minikube_py.lab.study.contest.Contest")
     try:
         return kind()
-    except own_code.RAISED as error:
+    except own_code.raised() as error:
         raise StudyError(f"{code}: {own_code.told(error)}") from error
 
 

@@ -47,7 +47,7 @@ def run_unit(task: Task) -> Record:
         gc.collect()
         gc.disable()
         record.update(find(target).measure(design, unit))
-    except own_code.RAISED:
+    except own_code.raised():
         record["failed"] = traceback.format_exc(limit=8)
     finally:
         gc.enable()

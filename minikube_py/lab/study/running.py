@@ -145,7 +145,7 @@ def _tell(
         made = study_report.write(study, design, registration, environment, records, options.out, rates)
     except MinikubeError:
         raise
-    except own_code.RAISED as error:
+    except own_code.raised() as error:
         raise StudyError(f"no report can be made of {journal.path}: {own_code.told(error)}") from error
     once = [name for name, runs in rates.items() if len(runs) < 2]
     for warning in [*made.warnings, *(f"{name}: a single run has no interval, and is not drawn" for name in once)]:

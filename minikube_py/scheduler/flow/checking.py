@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import raised, told
 from minikube_py.scheduler.flow.model import Arc, CostModel, Machine, Machines, ModelError, Task
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
 from minikube_py.scheduler.framework import IntArray
@@ -22,7 +22,7 @@ _WIDE: Final = {"i": np.int64, "u": np.uint64, "f": np.float64}
 def shown(value: object) -> str:
     try:
         return repr(value)[:200]
-    except RAISED:
+    except raised():
         return f"a {type(value).__name__}"
 
 
@@ -31,7 +31,7 @@ def forget(model: CostModel, tasks: Iterable[Task]) -> None:
     for task in tasks:
         try:
             model.remove_task(task)
-        except RAISED:
+        except raised():
             # The model's own cleanup failed, but the pods are placed.
             logger.exception("remove_task of cost model %s", model.name)
 
@@ -68,7 +68,7 @@ class Asking:
             yield
         except ModelError:
             raise
-        except RAISED as error:
+        except raised() as error:
             raise self.fail(arc, told(error)) from error
 
     def classes(self, arc: str, question: Callable[..., Any], *given: Any) -> list[Hashable]:
@@ -80,7 +80,7 @@ class Asking:
         for each in classes:
             try:
                 dict.fromkeys([each])
-            except RAISED:
+            except raised():
                 raise self.fail(arc, f"the equivalence class {shown(each)} is not hashable") from None
         return classes
 
@@ -89,7 +89,7 @@ class Asking:
         found = self.ask(arc, question, *given)
         try:
             cost, capacity, min_flow = found
-        except RAISED:
+        except raised():
             raise self.fail(arc, f"returned {shown(found)}; Arc(cost, capacity, min_flow) is expected") from None
         with self.guarded(arc):
             return Arc(
@@ -112,7 +112,7 @@ class Asking:
 
         try:
             cost, capacity = (np.broadcast_to(np.asarray(part), len(machines)) for part in found)
-        except RAISED:
+        except raised():
             text = (
                 f"returned {type(found).__name__}; Arcs(cost, capacity) is wanted, each one number or {len(machines)}"
             )

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.own_code import RAISED, BadCode, find_class, load, name_of, told
+from minikube_py.own_code import BadCode, find_class, load, name_of, raised, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.configuration.own_args import Kind, mapped, number, text, whole
 from minikube_py.scheduler.flow.coco import Coco
@@ -281,7 +281,7 @@ def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> Cos
                 kind = load(installed[target])
         except (ConfigError, BadCode) as error:
             raise ConfigError(str(error)) from error
-        except RAISED as error:
+        except raised() as error:
             raise ConfigError(f"cost model {target}: {told(error)}") from error
         if not isinstance(kind, type) or not issubclass(kind, CostModel):
             raise ConfigError(f"{target} is not derived from minikube_py.scheduler.flow.CostModel")
@@ -292,7 +292,7 @@ def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> Cos
         tiers = model.machine_classes
     except ConfigError:
         raise
-    except RAISED as error:
+    except raised() as error:
         raise ConfigError(f"cost model {target}: {told(error)}") from error
     if not isinstance(tiers, int) or tiers < 0:
         raise ConfigError(f"cost model {target}: machine_classes is {tiers!r}; a whole number from 0 is expected")

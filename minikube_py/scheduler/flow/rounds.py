@@ -17,7 +17,7 @@ import numpy as np
 
 from minikube_py.client.timers import Timers
 from minikube_py.fields.times import parse_time
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import raised, told
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.budgets import Budgets
 from minikube_py.scheduler.filtering import fitting_of, fitting_slots
@@ -243,7 +243,7 @@ class Rounds:
         try:
             if classes:
                 found = self._solved(graph, classes)
-        except RAISED as error:
+        except raised() as error:
             self._broken([queued for each in classes for queued in each.pods], self._why(error), started_s)
         forget(self._plugin.model, (each.of for each in classes))
         for number, reason in graph.failed.items():
@@ -298,7 +298,7 @@ class Rounds:
                 read = pod.uid if signature is None else signature
                 key = (read, task.job, own, labels_that_matter(pod), pod.preemption_policy)
                 found = by_key.setdefault(key, _Class(key, task.job, read))
-            except RAISED as error:
+            except raised() as error:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
                 continue
             found.pods.append(queued)

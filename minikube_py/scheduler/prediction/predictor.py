@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from minikube_py.own_code import RAISED, BadCode, find_class, load, name_of, require_one, told
+from minikube_py.own_code import BadCode, find_class, load, name_of, raised, require_one, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.configuration.own_args import Kind, anything, number, read_args, whole
 
@@ -119,7 +119,7 @@ def asked(predictor: Any, past: Past, where: str = "") -> float:
     except PredictionError as error:
         # Of one of its parts.
         raise PredictionError(f"{what}: {error}") from error
-    except RAISED as error:
+    except raised() as error:
         raise PredictionError(f"{what}: {told(error)}") from error
     raise PredictionError(f"{what} is {shown}; a number not below 0 is expected")
 
@@ -160,6 +160,6 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
             raise ConfigError(f"predictor {target}: {text}")
     except (ConfigError, BadCode) as error:
         raise ConfigError(str(error)) from error
-    except RAISED as error:
+    except raised() as error:
         raise ConfigError(f"predictor {target}: {told(error)}") from error
     return own

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from minikube_py.env import Clock
-from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
+from minikube_py.own_code import BadCode, find_class, name_of, raised, told
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.configuration.own_args import (
@@ -115,7 +115,7 @@ class Meter:
             if found is None:
                 return dict.fromkeys(RESOURCES, math.nan)
             amounts = {resource: float(found.get(resource, 0.0)) for resource in RESOURCES}
-        except RAISED as error:
+        except raised() as error:
             raise PredictionError(f"source of usage {self.name}: pod {pod.key}: {told(error)}") from error
         for resource, amount in amounts.items():
             if not (math.isfinite(amount) and amount >= 0):
@@ -175,7 +175,7 @@ def meter_of(plugin: str, args: Mapping[str, Any], handle: Handle, keep: int, of
         usable, name = callable(getattr(source, "usage", None)), name_of(kind, target, "name")
     except BadCode as error:
         raise ConfigError(str(error)) from error
-    except RAISED as error:
+    except raised() as error:
         raise ConfigError(f"source of usage {target}: {told(error)}") from error
     if not usable:
         raise ConfigError(f"source of usage {target} has no method usage(pod, minute)")

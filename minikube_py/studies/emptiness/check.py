@@ -20,7 +20,7 @@ from minikube_py.lab.conformance.judging import Failure, Part, Say
 from minikube_py.lab.conformance.laws import failing
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.conformance.subject import NoSubject, require_options
-from minikube_py.own_code import RAISED, BadCode, find_class, load, name_of, told
+from minikube_py.own_code import BadCode, find_class, load, name_of, raised, told
 from minikube_py.studies.emptiness.compiled import SUFFIX, form_of, front_of, machine_code
 from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.study import Behind, Emptiness, World
@@ -163,7 +163,7 @@ def run(build: Build, drawn: Steps) -> None:
         _run(build, drawn)
     except Broken:
         raise
-    except RAISED as error:
+    except raised() as error:
         raise Broken("it answers", told(error)) from error
 
 
@@ -223,7 +223,7 @@ def _bench(subject: Subject, name: str, costs: list[Cost]) -> Part:
             figures, failure = _measured(build, world)
         except RequestError:
             raise
-        except RAISED as error:
+        except raised() as error:
             law, wanted = (error.law, error.wanted) if isinstance(error, Broken) else ("it answers", told(error))
             part.failure = Failure(law, wanted)
         else:

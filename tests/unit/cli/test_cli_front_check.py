@@ -85,11 +85,15 @@ def test_a_bound_that_is_not_kept_is_found(tmp_path: Path, capsys: pytest.Captur
     assert "it keeps its bound" in told and "of the full shards, where its bound is 0.01" in told
 
 
+PANIC = "(_ for _ in ()).throw(type('Panic', (BaseException,), {})(7))"
+
+
 @pytest.mark.parametrize(
     ("lie", "law", "said"),
     [
         ({"size": "8 if len(self.points) < 17 else 1 // 0"}, "it answers", "ZeroDivisionError: "),
         ({"put": "self.points[slot] = point if len(self.points) < 17 else exit(3)"}, "it answers", "SystemExit: 3"),
+        ({"put": f"self.points[slot] = point if len(self.points) < 17 else {PANIC}"}, "it answers", "Panic: 7"),
         ({"bound": "property(lambda self: 0.0 if len(self.points) < 17 else None)"}, "it states a bound", "is None"),
     ],
 )

@@ -202,6 +202,7 @@ def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broke
     ("old", "new", "told"),
     [
         ("return Arc(1_000_000 +", "raise SystemExit(3) # (", "SystemExit: 3 (mine.py, line 7)"),
+        ("return Arc(1_000_000 +", "raise type('Panic', (BaseException,), {}) # (", "Panic (mine.py, line 7)"),
         ("return Arc(1_000_000 +", "raise GeneratorExit # (", "GeneratorExit (mine.py, line 7)"),
         ("return Arcs(machines", "return None # (machines", "returned NoneType; Arcs("),
         ("import random", "raise SystemExit(3)", "mine.py cannot be run: SystemExit: 3 (mine.py, line 2)"),

@@ -76,6 +76,7 @@ def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broke
 @pytest.mark.parametrize(
     ("new", "told"),
     [
+        ("raise type('Panic', (BaseException,), {}) #", "peak of a node: Panic (mine.py, line 8)"),
         ("raise SystemExit(3) #", "peak of a node: SystemExit: 3 (mine.py, line 8)"),
         ("raise __import__('asyncio').CancelledError #", "peak of a node: CancelledError (mine.py, line 8)"),
         ("return None #", "peak of a node is a NoneType; a number not below 0 is expected"),

@@ -447,6 +447,7 @@ def test_a_predictor_that_lies_is_an_error_of_the_pod_until_it_is_right(tmp_path
         (lambda minute: 1 // 0, "ZeroDivisionError: integer division or modulo by zero"),
         (lambda minute: raised(asyncio.CancelledError()), "CancelledError"),
         (lambda minute: raised(SystemExit(3)), "SystemExit: 3"),
+        (lambda minute: raised(BaseExceptionGroup("several", [SystemExit(3)])), "BaseExceptionGroup: several"),
         ({CPU: "much"}, "ValueError: could not convert string to float: 'much'"),
     ],
 )
@@ -544,6 +545,7 @@ profiles:
         ("return -1.0", "is -1; a number not below 0 is expected"),
         ("raise OSError('no model')", ": OSError: no model (lying.py, line 3)"),
         ("raise SystemExit(3)", ": SystemExit: 3 (lying.py, line 3)"),
+        ("raise type('Panic', (BaseException,), {})", ": Panic (lying.py, line 3)"),
         ("raise __import__('asyncio').CancelledError", ": CancelledError (lying.py, line 3)"),
         ("raise GeneratorExit", ": GeneratorExit (lying.py, line 3)"),
         ("return 10**400", ": OverflowError: int too large to convert to float (predictor.py"),

@@ -273,6 +273,9 @@ ODD = """
 import asyncio
 from minikube_py.scheduler.flow import Arc, CostModel
 
+class Panic(BaseException):
+    pass
+
 def raised(error):
     raise error
 
@@ -322,6 +325,7 @@ SINK = "class default (2 pods like p), arc unscheduled default -> sink, pod defa
                 (CANCELLED, "CancelledError (odd.py, line "),
                 (EXITED, "SystemExit: 3 (odd.py, line "),
                 ("raised(MemoryError())", "MemoryError (odd.py, line "),
+                ("raised(Panic('index'))", "Panic: index (odd.py, line "),
             )
         ),
         ("task_to_unscheduled_agg", "return Unprintable()", UNSCHEDULED + "returned a Unprintable; Arc("),

@@ -498,7 +498,9 @@ def test_events_that_could_not_be_matched_are_refused(name: str) -> None:
         Guarded("Mine", mine).events_to_register()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("raised", ["SystemExit(3)", "asyncio.CancelledError()", "ValueError()"])
+@pytest.mark.parametrize(
+    "raised", ["SystemExit(3)", "asyncio.CancelledError()", "ValueError()", "BaseExceptionGroup('g', [SystemExit(3)])"]
+)
 async def test_a_hint_that_fails_leaves_no_pod_behind(tmp_path: Path, raised: str) -> None:
     text = f"""
 import asyncio
