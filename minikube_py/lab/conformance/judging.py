@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
+from minikube_py import own_code
 from minikube_py.lab.conformance.program import Broken
-from minikube_py.own_code import told
 
 C = TypeVar("C")
 Say = Callable[[str], None]
@@ -62,7 +62,7 @@ def judged(
     drawing: Drawing,
     examples: int,
     seed: int,
-    raised: Callable[[BaseException], Broken] = lambda error: Broken("it answers", told(error)),
+    raised: Callable[[BaseException], Broken] = lambda error: Broken("it answers", own_code.told(error)),
 ) -> Part:
     """`part`, with its failure if a drawn case breaks the law. `raised`: what an exception breaks."""
 
@@ -71,7 +71,7 @@ def judged(
             law(case)
         except Broken as found:
             return found
-        except raised() as error:
+        except own_code.raised() as error:
             return raised(error)
         return None
 
