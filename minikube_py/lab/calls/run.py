@@ -53,7 +53,7 @@ async def run_calls(
     folder = report.results_folder(results, f"calls-{name.replace(' ', '-')}", datetime.now())
     figures = {
         "run": name,
-        "options": _options(run),
+        "options": {key: str(value) if isinstance(value, Path) else value for key, value in asdict(run).items()},
         **tables.figures(recorder, duration_s),
         "query_us": stories.query_us,
     }
@@ -69,10 +69,6 @@ def _only_errors() -> Any:
         yield
     finally:
         logging.disable(before)
-
-
-def _options(run: DensityOptions | ReplayOptions) -> dict[str, Any]:
-    return {key: str(value) if isinstance(value, Path) else value for key, value in asdict(run).items()}
 
 
 def _tell(recorder: Recorder, stories: Stories) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from minikube_py import own_code
@@ -23,10 +22,10 @@ from minikube_py.errors import to_install
 from minikube_py.lab.study.design import Design, StudyError, Unit
 from minikube_py.lab.study.experiment import find
 from minikube_py.lab.study.journal import Journal, Record
+from minikube_py.lab.study.registration import PACKAGE
 
 UNITS_A_PROCESS: Final = 40
 """A worker is replaced after this many units, so that leaked memory does not slow later ones."""
-PACKAGE: Final = Path(__file__).resolve().parents[2]
 Results = Iterator[Record]
 
 
