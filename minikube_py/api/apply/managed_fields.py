@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,7 @@ from minikube_py.api.decode import read_value
 from minikube_py.api.errors import Json, StatusError, apply_conflict, bad_request, go_quote
 from minikube_py.api.kind import Form, Kind, nothing
 from minikube_py.api.meta import timestamp
-from minikube_py.api.schema import SCHEMA
+from minikube_py.api.schema import SCHEMA, Message
 from minikube_py.api.typed import DecodeError
 
 UPDATE_MANAGERS_MAX: Final = 10
@@ -80,6 +80,8 @@ class Sender(NamedTuple):
     tracks_all: bool = False
     converted: Converted | None = None
     """For kinds with a conversion webhook: results by request."""
+    sent: bytes = b""
+    """The body, for a creation."""
 
     @property
     def tracked(self) -> bool:
@@ -203,6 +205,34 @@ def with_reset(new: Json, old: Json, body: bytes, content_type: str) -> None:
         asked = _RESET.search(body) is not None
     if asked:
         new["metadata"]["managedFields"] = []
+
+
+_EMPTY: Final = re.compile(rb"\[\s*\]|\{\s*\}")
+
+
+def _made_empty(kind: Kind, obj: Json, body: bytes) -> list[tuple[Json, str]]:
+    """Fields that Go always prints and that a creation in JSON sent empty: its sender owns them, though they are stored
+    as null. They are empty in `obj` from then on."""
+    if kind.codec is not None or not _EMPTY.search(body):
+        return []
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return []
+    found = list(_sent_empty(SCHEMA.kind(kind.group, kind.version, kind.kind), obj, given))
+    for holder, name, value in found:
+        holder[name] = value
+    return [(holder, name) for holder, name, _ in found]
+
+
+def _sent_empty(message: Message | None, obj: Json, given: Json) -> Iterator[tuple[Json, str, Any]]:
+    for field in message.fields.values() if message is not None else ():
+        value, here = given.get(field.name), obj.get(field.name, "")
+        if field.type.kind in ("list", "map"):
+            if here is None and isinstance(value, list | dict) and not value and not field.left_out_when_zero:
+                yield obj, field.name, value
+        elif field.type.kind == "message" and isinstance(value, dict) and isinstance(here, dict):
+            yield from _sent_empty(SCHEMA.message(field.type.message), here, value)
 
 
 class FieldManager:
@@ -392,7 +422,10 @@ def field_manager(kind: Kind, subresource: str = "") -> FieldManager:
 def track(kind: Kind, subresource: str, live: Json | None, new: Json, sender: Sender) -> None:
     """As `FieldManager.update`; free if nothing is tracked."""
     if sender.tracked or "managedFields" in new["metadata"] or (live and "managedFields" in live["metadata"]):
+        empty = _made_empty(kind, new, sender.sent) if live is None else ()
         field_manager(kind, subresource).update(live, new, sender)
+        for holder, name in empty:
+            holder[name] = None
 
 
 def with_owners(kind: Kind, obj: Json, sender: Sender) -> Json:

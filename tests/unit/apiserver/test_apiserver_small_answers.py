@@ -176,3 +176,15 @@ async def test_what_go_always_prints_is_null(core: Core, sent: Json) -> None:
     assert made["status"]["images"] == [{"names": None}]
     patched = await core.done("PATCH", f"{nodes}/n/status", {"status": {"images": images}}, MERGE)
     assert patched["status"]["images"] == [{"names": None}]
+
+
+@pytest.mark.parametrize(("sent", "owned"), [({"rules": []}, True), ({"rules": None}, False), ({}, False)], ids=str)
+async def test_who_creates_with_an_empty_list_owns_it(core: Core, sent: Json, owned: bool) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    made = await core.done("POST", f"{roles}?fieldManager=m", {"metadata": {"name": "r"}, **sent})
+    assert made["rules"] is None
+    told = [(each["manager"], each["fieldsV1"]) for each in made["metadata"].get("managedFields", ())]
+    assert told == ([("m", {"f:rules": {}})] if owned else [])
+    drivers = [sent["rules"]] if "rules" in sent else []
+    made = await core.done("POST", "/apis/storage.k8s.io/v1/csinodes?fieldManager=m", {"metadata": {"name": "n"}, "spec": {"drivers": each for each in drivers}})
+    assert bool(made["metadata"].get("managedFields")) == owned
