@@ -185,6 +185,6 @@ async def test_who_creates_with_an_empty_list_owns_it(core: Core, sent: Json, ow
     assert made["rules"] is None
     told = [(each["manager"], each["fieldsV1"]) for each in made["metadata"].get("managedFields", ())]
     assert told == ([("m", {"f:rules": {}})] if owned else [])
-    drivers = [sent["rules"]] if "rules" in sent else []
-    made = await core.done("POST", "/apis/storage.k8s.io/v1/csinodes?fieldManager=m", {"metadata": {"name": "n"}, "spec": {"drivers": each for each in drivers}})
+    node = {"metadata": {"name": "n"}, "spec": {"drivers": sent.get("rules")}}
+    made = await core.done("POST", "/apis/storage.k8s.io/v1/csinodes?fieldManager=m", node)
     assert bool(made["metadata"].get("managedFields")) == owned
