@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
 
-    def run_replay(options: Any, **given: Any) -> str:
-        given.pop("step"), given.pop("virtual")
-        return f"{options} {given}"
+    def run_replay(options: Any, ground: Any, results: Path) -> str:
+        return f"{options} {replace(ground, step=None, virtual=None)} {results}"
 
     def run_virtually(seed: int, call: Callable[[], Any], config: Any, page: Path | None) -> None:
         seen.append(f"{call()} {seed} {config} {page}")
