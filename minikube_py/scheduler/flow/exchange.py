@@ -47,17 +47,16 @@ class Turns:
     def ordered(self, waiting: Iterable[T], names: Callable[[T], Sequence[Hashable]]) -> list[T]:
         """A class that was never seen comes after all that were, however many such come."""
         last = {name: number for number, name in enumerate(self._at)}
-
-        def place(each: T) -> int:
+        placed: list[tuple[int, T]] = []
+        for each in waiting:
             known = [last[name] for name in names(each) if name in last]
             if not known:
+                known = [len(last)]
+                last.update(dict.fromkeys(names(each), len(last)))
                 # It starts where others ended: not all at the same nodes.
                 self._at.update(dict.fromkeys(names(each), self._taken))
-                last.update(dict.fromkeys(names(each), len(last)))
-                return len(last) - 1
-            return max(known)
-
-        return sorted(waiting, key=place)
+            placed.append((max(known), each))
+        return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 
     def take(self, names: Sequence[Hashable], slots: IntArray, left: int, classes: int) -> IntArray:
         """Its next nodes: a fair share of the `left` ones, since `classes` still want a turn."""

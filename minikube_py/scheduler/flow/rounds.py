@@ -469,7 +469,7 @@ class Rounds:
     ) -> Sequence[QueuedPodInfo]:
         """Lets pods of the class of these names replace running ones if the price is right; returns the others.
         `classes`: how many of the round want that, still."""
-        if not self._plugin.args.preemption:
+        if not self._plugin.args.preemption or not self._trials_left:
             return pods
         pods = [queued for queued in pods if self._is_waiting(queued)]
         if not pods or pods[0].pod.preemption_policy == "Never":
@@ -502,7 +502,7 @@ class Rounds:
 
     async def _offers(self, pod: PodInfo, names: Sequence[Hashable], classes: int, below: int) -> dict[int, Offer]:
         """By slot; yields to the event loop in turns. Raises: ModelError, PluginError."""
-        dry_run = self._scheduler.dry_run(pod) if self._trials_left else None
+        dry_run = self._scheduler.dry_run(pod)
         if dry_run is None:
             return {}
         columns = self._columns

@@ -309,6 +309,28 @@ async def test_all_classes_get_their_turn_whatever_their_prices_depend_on(
         assert len(tried) == 20 and max(tried.values()) <= 2 * min(tried.values()) + 2, tried
 
 
+async def test_what_waiting_costs_is_asked_only_while_the_round_has_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = rounds.price_of_waiting
+
+    def counted(model: Any, task: Task) -> int:
+        asked.append(task.name)
+        return real(model, task)
+
+    monkeypatch.setattr(rounds, "price_of_waiting", counted)
+    monkeypatch.setattr(rounds, "NODES_MAX", 2)
+    monkeypatch.setattr(exchange, "TURN_NODES", 1)
+    nodes = {f"n{number}": {"cpu": "1"} for number in range(4)}
+    async with flowing(flow_config(preemption=True), **nodes) as world:
+        for number in range(4):
+            world.pods(f"runs{number}", cpu="1", nodeName=f"n{number}", status=RUNS, priority=1000)
+        world.pods(*(f"w{number}" for number in range(6)), cpu="500m")
+        for number in range(6):
+            world.pods(f"x{number}", cpu=f"{600 + number}m")
+        await settle()
+        assert len(asked) == 2, "one node each"
+
+
 class Raises:
     name = "numpy"
 
