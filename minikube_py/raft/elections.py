@@ -12,12 +12,12 @@ from minikube_py.raft.state import TRANSFER, State
 class Elections:
     """A member's election clock, the votes it got as a candidate, and the rules by which it votes."""
 
-    __slots__ = ("_promised_ticks", "_state", "_told", "_transfer", "elapsed", "timeout", "votes")
+    __slots__ = ("_promised_ticks", "_state", "_told", "_told_ticks", "_transfer", "elapsed", "timeout", "votes")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._transfer = False
-        self._told = (NOBODY, state.term)
+        self._told, self._told_ticks = (NOBODY, state.term), 0
         self.votes: dict[NodeId, bool] = {}
         # A restart forgets the promise to a leader that reads by lease, so wait until it has expired.
         self._promised_ticks = 0
@@ -50,7 +50,9 @@ class Elections:
         self.elapsed += 1
         if self._promised_ticks:
             self._promised_ticks -= 1
-        return self.elapsed >= self.timeout
+        if self._told_ticks:
+            self._told_ticks -= 1
+        return self.elapsed >= self.timeout and not self._told_ticks
 
     def may_stand(self, *, called: bool = False) -> bool:
         """Only a voter may start an election; not while a committed change of the configuration is unapplied, since the
@@ -100,7 +102,11 @@ class Elections:
             return True
         heard = state.leader != NOBODY and self.elapsed < state.config.election_ticks
         told = self._told == (message.sender, message.term)
-        return heard and (message.type == MessageType.PRE_VOTE or (state.config.check_quorum and not told))
+        if message.type == MessageType.VOTE:
+            return heard and state.config.check_quorum and not told
+        # Candidates that all passed the pre-vote would share the votes. So who told one to stand neither tells another
+        # nor stands, for a third of a timeout; it is asked once in each of that one's rounds, which are longer.
+        return heard or (state.role == "FOLLOWER" and self._told_ticks > 0 and not told)
 
     def answer(self, message: Message) -> bool:
         """Grants or refuses a PRE_VOTE or VOTE, and replies. True: the vote is granted, and must be recorded."""
@@ -112,6 +118,7 @@ class Elections:
         granted = may and up_to_date and not (pre and self._goes_first(message))
         if granted:
             self._told = message.sender, message.term
+            self._told_ticks = state.config.election_ticks // 3 if pre else 0
         # A granted pre-vote has the future term; a refusal carries this member's own.
         state.send(
             MessageType.PRE_VOTE_REPLY if pre else MessageType.VOTE_REPLY,

@@ -21,6 +21,13 @@ def test_a_new_leader_stands_within_two_election_timeouts(world: str) -> None:
     assert found.terms.count(1) >= len(found.terms) - 1, "votes are hardly ever split"
 
 
+def test_four_survivors_do_not_share_the_votes() -> None:
+    found = Interregna()
+    for seed in range(2):
+        found.add(ElectionWorld(seed, WORLDS["far apart"], members=5).go())
+    assert found.terms.count(1) >= len(found.terms) - 1 and max(found.timeouts) < 2, sorted(found.timeouts)[-5:]
+
+
 @pytest.mark.parametrize("world", ["quiet", "far apart"])
 def test_who_is_refused_at_the_address_of_the_leader_waits_for_it_no_longer(world: str) -> None:
     """Its process has ended, and its machine is on."""

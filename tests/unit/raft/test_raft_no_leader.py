@@ -93,3 +93,30 @@ def test_who_loses_to_another_candidate_stands_again_after_the_random_part_of_a_
     assert lone.raft.role == "FOLLOWER"
     lone.tick(SPREAD)
     assert lone.raft.role == "PRE_CANDIDATE"
+
+
+def test_who_told_one_to_stand_neither_tells_another_nor_stands_for_a_third_of_a_timeout():
+    lone = Lone((1, 2, 3, 4, 5), term=3, log=[1], rng=slowest())
+    lone.step(HEARTBEAT, 2)
+    lone.tick(TICKS + SPREAD - 2)
+    good = {"term": 4, "index": 1, "log_term": 1}
+    assert [reply.reject for reply in lone.step(PRE_VOTE, 3, **good)] == [False]
+    assert lone.step(PRE_VOTE, 4, **good) == []
+    assert [reply.reject for reply in lone.step(PRE_VOTE, 3, **good)] == [False], "again, if it asks again"
+    lone.tick(TICKS // 3 - 1)
+    assert lone.step(PRE_VOTE, 4, **good) == [] and lone.raft.role == "FOLLOWER"
+    (reply,) = of(lone.step(VOTE, 4, **good), MessageType.VOTE_REPLY)
+    assert not reply.reject, "one that has entered the term is heard"
+
+
+def test_after_that_it_tells_others_and_stands():
+    for asked in (True, False):
+        lone = follower()
+        lone.tick(TICKS)
+        lone.step(PRE_VOTE, 2, term=4, index=1, log_term=1)
+        lone.tick(TICKS // 3)
+        if asked:
+            assert [reply.reject for reply in lone.step(PRE_VOTE, 3, term=4, index=1, log_term=1)] == [False]
+        else:
+            lone.tick(SPREAD)
+            assert lone.raft.role == "PRE_CANDIDATE"
