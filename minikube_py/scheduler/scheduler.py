@@ -514,9 +514,10 @@ class Scheduler:
         diagnosis: Diagnosis | None,
         started_s: float,
         nominated: str | None = "",
+        quiet: bool = False,
     ) -> None:
-        """Requeues the pod, and reports why. `diagnosis` is None for errors. `nominated`: the node being vacated for
-        it; "" for none, None to keep the current one."""
+        """Requeues the pod and, unless `quiet`, reports why. `diagnosis`: None for errors. `nominated`: the node being
+        vacated for it; "" for none, None to keep the current one."""
         rejected = code is not Code.ERROR
         run.attempts.attempt("unschedulable" if rejected else "error", self._now_s() - started_s)
         queued.unschedulable_plugins = diagnosis.unschedulable_plugins if diagnosis is not None else set()
@@ -531,8 +532,9 @@ class Scheduler:
         self._queue.fail(queued)
         if self.config.explained_decisions:
             self._decisions.failed(pod, self._now_s(), message)
-        run.events.about(pod, WARNING, "FailedScheduling", message)
-        self.conditions.not_scheduled(pod, REASON_UNSCHEDULABLE if rejected else REASON_ERROR, message, nominated)
+        if not quiet:
+            run.events.about(pod, WARNING, "FailedScheduling", message)
+            self.conditions.not_scheduled(pod, REASON_UNSCHEDULABLE if rejected else REASON_ERROR, message, nominated)
 
     # --- for the binding cycle --------------------------------------------------------------------------------------
 

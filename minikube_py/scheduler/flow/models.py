@@ -85,17 +85,20 @@ class ShortestJobFirst(Slots):
         # Firmament keeps runtimes in milliseconds.
         return int(text) * 1000 if text.isascii() and text.isdigit() else 0
 
+    def _price(self, task: Task) -> int:
+        return min(self._runtime(task) * 100, COST_MAX // 2)
+
     def task_key(self, task: Task) -> object:
-        return int(task.waited_s * 10), self._runtime(task)
+        return int(task.waited_s * 10), self._price(task)
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
-        return Arc(max(int(task.waited_s * 10), self._runtime(task) * 100))
+        return Arc(max(int(task.waited_s * 10), self._price(task)))
 
     def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
-        return Arc(self._runtime(task) * 100 + 1)
+        return Arc(self._price(task) + 1)
 
     def task_to_resource_node(self, task: Task, machine: Machine) -> Arc:
-        return Arc(self._runtime(task) * 100)
+        return Arc(self._price(task))
 
 
 class Octopus(Slots):

@@ -35,7 +35,7 @@ from minikube_py.scheduler.flow.exchange import (
     stands,
 )
 from minikube_py.scheduler.flow.graph import Graph, Placement, Step, TaskClass
-from minikube_py.scheduler.flow.later import Later
+from minikube_py.scheduler.flow.later import PRICED_AGAIN_MAX_S, Later, says
 from minikube_py.scheduler.flow.model import Machine, Machines, ModelError, Task, job_of, labels_that_matter
 from minikube_py.scheduler.flow.placement import NAME, FlowPlacement
 from minikube_py.scheduler.flow.problem import Infeasible
@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 
 TURN_S = 0.002
 REST = 19
-"""After a round, pods gather for this multiple of its graph and solver time: a larger round costs hardly more, and
-rounds take a twentieth of the time."""
+"""After a round, pods gather for this multiple of the time that its graphs, its solver and the pods that stay took: a
+larger round costs hardly more. What is placed costs as much in any round, and is not counted."""
 REST_MAX_S = 1.0
 PASSES = 2
 """A round's graph, and one more for pods rejected during its repair."""
@@ -134,7 +134,7 @@ class Rounds:
         self._known: dict[int, str] = {}
         """The machines that the model knows, by slot."""
         self._version = -1
-        self._busy_s = 0.0
+        self._busy_s = self._last_busy_s = self._away_s = 0.0
         self._due_s = self._asked_for_s = float("-inf")
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
         self._priced_again = Later(scheduler, timers, plugin.args.retry_seconds)
@@ -182,6 +182,7 @@ class Rounds:
                 for start in range(0, len(alike), self._plugin.args.max_pods):
                     await self._round(alike[start : start + self._plugin.args.max_pods])
             self._due_s = self._scheduler.clock.monotonic_s() + min(REST_MAX_S, REST * self._busy_s)
+            self._last_busy_s = self._busy_s
 
     async def _round(self, pods: list[QueuedPodInfo]) -> None:
         self.rounds += 1
@@ -220,7 +221,9 @@ class Rounds:
                 elif rest:
                     staying.append(_Staying(rest, alternative, each.key))
         self.repaired += len(turned_down)
+        began_s, away_s = self._scheduler.clock.monotonic_s(), self._away_s
         await self._stay(staying, started_s)
+        self._busy_s += self._scheduler.clock.monotonic_s() - began_s - (self._away_s - away_s)
         return turned_down
 
     def _parts(self, classes: Sequence[_Class]) -> Iterable[list[_Class]]:
@@ -271,7 +274,7 @@ class Rounds:
                     if queued.pod.preemption_policy != "Never":
                         self._offered_again.keep(queued.pod)
             else:
-                self._priced_out(pods, each.alternative, started_s)
+                await self._priced_out(pods, each.alternative, started_s)
 
     # --- classes ----------------------------------------------------------------------------------------------------
 
@@ -370,14 +373,15 @@ class Rounds:
         for slot in slots:
             info = columns.by_slot[slot]
             if slot in self._known and (info is None or not info.present or info.name != self._known[slot]):
-                name = self._known.pop(slot)
+                name = self._known[slot]
                 asking.ask(f"machine {name}", model.remove_machine, name)
+                del self._known[slot]
         for slot in slots:
             info = columns.by_slot[slot]
             if info is not None and info.present:
-                new = slot not in self._known
+                asking.tell(model, Machine(info), slot not in self._known)
+                # After an error it is reported again.
                 self._known[slot] = info.name
-                asking.tell(model, Machine(info), new)
         self._version = columns.version
 
     # --- repair and commit ------------------------------------------------------------------------------------------
@@ -410,10 +414,13 @@ class Rounds:
         """Yields to the event loop at the end of a turn, and waits while too many bindings are in flight."""
         if self._scheduler.clock.monotonic_s() < turn_ends_s and self._bindings.has_room:
             return turn_ends_s
+        left_s = self._scheduler.clock.monotonic_s()
         await asyncio.sleep(0)
         while not self._bindings.has_room:
             await self._bindings.an_end()
-        return self._scheduler.clock.monotonic_s() + TURN_S
+        back_s = self._scheduler.clock.monotonic_s()
+        self._away_s += back_s - left_s
+        return back_s + TURN_S
 
     def _passes(self, each: _Class, pod: PodInfo, node: NodeInfo | None) -> CycleState | None:
         """The cycle state for the next points; None if a filter of the profile now rejects the pod there.
@@ -571,14 +578,19 @@ class Rounds:
             if self._is_waiting(queued):
                 self._scheduler.fail(self._run, queued, Code.ERROR, message, None, started_s)
 
-    def _priced_out(self, pods: Iterable[QueuedPodInfo], alternative: int, started_s: float) -> None:
+    async def _priced_out(self, pods: Iterable[QueuedPodInfo], alternative: int, started_s: float) -> None:
+        """A pod that says so already, but for a price that rises, gets no event and no PATCH each time."""
         model = self._plugin.model.name
+        text = f"cost model {model} leaves the pod where it is, for {alternative}: no free way to a node costs less"
+        after_s = min(PRICED_AGAIN_MAX_S, REST * self._last_busy_s)
+        turn_ends_s = self._scheduler.clock.monotonic_s() + TURN_S
         for queued in pods:
             if not self._is_waiting(queued):
                 continue
             diagnosis = Diagnosis(self._columns.count)
             diagnosis.unschedulable_plugins.add(NAME)
-            text = f"cost model {model} leaves the pod where it is, for {alternative}: no free way to a node costs less"
             message = f"0/{diagnosis.node_count} nodes are available: {text}."
-            self._scheduler.fail(self._run, queued, Code.UNSCHEDULABLE, message, diagnosis, started_s)
-            self._priced_again.keep(queued.pod)
+            pod, code = queued.pod, Code.UNSCHEDULABLE
+            self._scheduler.fail(self._run, queued, code, message, diagnosis, started_s, quiet=says(pod, message))
+            self._priced_again.keep(pod, after_s)
+            turn_ends_s = await self._breathe(turn_ends_s)

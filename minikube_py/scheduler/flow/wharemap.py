@@ -13,6 +13,7 @@ import numpy as np
 
 from minikube_py.scheduler.configuration.own_args import fields, listed, number, text, whole
 from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, EquivClass, Machine, Machines, Task, task_type
+from minikube_py.scheduler.flow.problem import COST_MAX
 from minikube_py.scheduler.flow.shared import ByLabel, Slots
 from minikube_py.scheduler.framework import IntArray
 
@@ -104,7 +105,7 @@ class WhareMap(Slots):
         averages = self._averages(self._psi, task.labels.get(APP, ""))
         # Picoseconds per instruction over all runs, in hundredths of the best machine type's.
         best = min(averages, default=0)
-        normalized = _average(averages) * 100 // best + 1 if best else 100
+        normalized = _hundredths(_average(averages), best) + 1 if best else 100
         return Arc(self.COST_LOWER_BOUND + 1 + max(int(task.waited_s * 10), normalized))
 
     def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
@@ -115,7 +116,7 @@ class WhareMap(Slots):
             return Arc(0)
         averages = self._averages(self._psi, task.labels.get(APP, ""))
         best = min(averages, default=0)
-        return Arc(max(averages) * 100 // best if best else 0)
+        return Arc(_hundredths(max(averages), best) if best else 0)
 
     def get_equiv_class_to_equiv_classes_arcs(self, ec: EquivClass) -> Sequence[EquivClass]:
         return [MachineType(kind) for kind in self._types] if isinstance(ec, App) else ()
@@ -124,7 +125,7 @@ class WhareMap(Slots):
         """From an application to a machine type; without samples there is no arc."""
         assert isinstance(ec, App) and isinstance(to, MachineType)
         samples, averages = self._psi.get((ec.name, to.name)), self._averages(self._psi, ec.name)
-        return Arc(_average(samples) * 100 // max(1, min(averages)), 1 << 31) if samples else Arc(0, 0)
+        return Arc(_hundredths(_average(samples), min(averages)), 1 << 31) if samples else Arc(0, 0)
 
     def get_outgoing_equiv_class_pref_arcs(self, ec: EquivClass, machines: Machines) -> IntArray | list[int] | None:
         if isinstance(ec, MachineType):
@@ -132,7 +133,7 @@ class WhareMap(Slots):
         if not isinstance(ec, App):
             return None
         averages = self._averages(self._xi, ec.name)
-        worst = max(averages) * 100 // max(1, min(averages)) if averages else 0
+        worst = _hundredths(max(averages), min(averages)) if averages else 0
         priced = [(cost, i) for i, cost in enumerate(self._co_runs(ec.name, machines))] if averages else []
         return [i for cost, i in sorted(priced) if cost < worst][:PREFERRED_ARCS]
 
@@ -142,7 +143,7 @@ class WhareMap(Slots):
         for machine in machines:
             beside = self._beside.get(machine.name, (machine.free_slots, 0, 0, 0, 0))
             samples = self._xi.get((app, beside, self._types.of(machine.name) or ""))
-            yield _average(samples) * 100 // best if samples else MAX_ARC_COST
+            yield _hundredths(_average(samples), best) if samples else MAX_ARC_COST
 
     def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
         if not isinstance(ec, App):
@@ -155,3 +156,8 @@ class WhareMap(Slots):
 
 def _average(numbers: Sequence[int]) -> int:
     return sum(numbers) // len(numbers)
+
+
+def _hundredths(part: int, of: int) -> int:
+    """Samples may say any runtime and any number of instructions: prices end where those of arcs may add up."""
+    return min(part * 100 // max(1, of), COST_MAX // 4)

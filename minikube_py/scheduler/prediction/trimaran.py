@@ -16,7 +16,7 @@ import numpy as np
 from minikube_py.fields.quantity import QuantityError, wide_units
 from minikube_py.scheduler.columns import Nodes
 from minikube_py.scheduler.configuration.merging import ConfigError
-from minikube_py.scheduler.configuration.own_args import Kind, mapped, number, wrong
+from minikube_py.scheduler.configuration.own_args import Kind, mapped, number, whole, wrong
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, CycleState, Handle, IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
 from minikube_py.scheduler.prediction.predictor import FloatArray
@@ -62,12 +62,12 @@ def rounded(value: float) -> int:
 
 
 def _multiplier(value: Any, path: str) -> float:
-    """A number, or as upstream's a text of one."""
+    """As upstream's, a text of a number."""
     try:
-        value = float(value) if isinstance(value, str) and len(value) < 40 else value
-    except ValueError:
-        pass
-    return number(0, 1e6)(value, path) if value != "" else 0.0
+        found = float(value) if isinstance(value, str) and len(value) < 40 else math.nan
+        return float(number(0, 1e6)(found, path))
+    except (ValueError, ConfigError):
+        raise wrong(value, path, 'must be a text of a number from 0 to 1,000,000, such as "1.5"') from None
 
 
 def _amount(value: Any, path: str) -> int:
@@ -131,7 +131,7 @@ class TargetLoadPacking(_ByLoad):
 
     name = "TargetLoadPacking"
     known = {
-        "targetUtilization": ANY_NUMBER,
+        "targetUtilization": whole(-(2**63), 2**63 - 1),
         "defaultRequests": mapped(_amount),
         "defaultRequestsMultiplier": _multiplier,
     }
@@ -141,9 +141,9 @@ class TargetLoadPacking(_ByLoad):
         self.default_milli = 1000
         super().__init__(args, handle)
         self.target = self.number("targetUtilization", 40, 1)
-        if self.target >= 100:
-            raise ConfigError(f'plugin "{self.name}": targetUtilization is {self.target:g}; less than 100 is expected')
-        self.multiplier: float = self.args.get("defaultRequestsMultiplier") or 1.5
+        if self.target > 100:
+            raise ConfigError(f'plugin "{self.name}": targetUtilization is {self.target:g}; at most 100 is expected')
+        self.multiplier: float = self.args.get("defaultRequestsMultiplier", 1.5)
         if "defaultRequests" in self.args:
             self.default_milli = self.args["defaultRequests"].get(CPU, 0)
 

@@ -168,6 +168,8 @@ def test_a_pod_that_nobody_saw_run_counts_as_limits_requests_or_the_default(tmp_
         {**stage.args, "defaultRequestsMultiplier": "2", "defaultRequests": {"cpu": "100m"}}, stage.handle
     )
     assert own.expected(pod) == 2000 + 602 + 100 + 250
+    assert TargetLoadPacking({**stage.args, "defaultRequestsMultiplier": "0"}, stage.handle).expected(pod) == 3250
+    assert TargetLoadPacking({**stage.args, "targetUtilization": 100}, stage.handle).target == 100
     # One that was bound a moment ago: 10,000 of 100,000, then what it uses.
     stage.pod("bound", requests("10", limit="10"), node="n")
     empty = stage.pod("empty")
@@ -479,11 +481,14 @@ def test_a_source_that_lies_is_named_with_the_pod(tmp_path: Path, usage: Any, wr
         ),
         (TargetLoadPacking, {"metricProvider": {}}, "has both usage and metricProvider"),
         (TargetLoadPacking, {"watcherAddress": "http://x"}, "watcherAddress is not supported; name a source"),
-        (TargetLoadPacking, {"targetUtilization": 100}, "targetUtilization is 100; less than 100 is expected"),
+        (TargetLoadPacking, {"targetUtilization": 101}, "targetUtilization is 101; at most 100 is expected"),
+        (TargetLoadPacking, {"targetUtilization": 40.5}, "targetUtilization: Invalid value: 40.5: must be a whole"),
+        (TargetLoadPacking, {"defaultRequestsMultiplier": 1.5}, "Multiplier: Invalid value: 1.5: must be a text of"),
+        (TargetLoadPacking, {"defaultRequestsMultiplier": ""}, "Multiplier: Invalid value: \"\": must be a text of"),
         (TargetLoadPacking, {"targetUtilization": "much"}, "targetUtilization: Invalid value: .much.: must"),
         (TargetLoadPacking, {"defaultRequestsMultiplier": "x"}, "Multiplier: Invalid value: .x.: must"),
         *(
-            (TargetLoadPacking, {"defaultRequestsMultiplier": each}, f"Multiplier: Invalid value: {each}.*: must be")
+            (TargetLoadPacking, {"defaultRequestsMultiplier": each}, f"Multiplier: Invalid value: .{each}.*: must be")
             for each in ("nan", "inf", "-3")
         ),
         (LoadVariationRiskBalancing, {"margin": 3}, "has no argument 'margin'; it has: safeVarianceMargin, "),
