@@ -16,8 +16,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "flow: more pods of a class than fit go to a machine", FLOW, "flow/graph.py",
-        "tiers.append((1, places, np.minimum(capacity, room), cost))",
-        "tiers.append((1, places, capacity, cost))",
+        "tiers.append(_Tier(1, places, np.minimum(capacity, room), cost))",
+        "tiers.append(_Tier(1, places, capacity, cost))",
         "repair hides it",
     ),
     SchedulerMutant(
@@ -76,14 +76,14 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "flow: no model hears that a machine goes", FLOW, "flow/rounds.py",
-        "                    model.remove_machine(name)\n",
+        '                asking.ask(f"machine {name}", model.remove_machine, name)\n',
         "",
         "the same name may come again",
     ),
     SchedulerMutant(
         "flow: a model hears twice that a machine comes", FLOW, "flow/rounds.py",
-        "                if slot not in self._known:\n                    self._known[slot] = name\n",
-        "                if slot not in self._known or info.name:\n                    self._known[slot] = name\n",
+        "asking.tell(model, Machine(info), slot not in self._known)",
+        "asking.tell(model, Machine(info))",
         "a change taken for an arrival",
     ),
     SchedulerMutant(
