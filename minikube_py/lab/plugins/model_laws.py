@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.problem import COST_MAX, Problem, faults
 from minikube_py.scheduler.flow.solvers import available
 from minikube_py.scheduler.objects import project_pod
+from minikube_py.scheduler.reads import ReadPod, Reads
 
 COUNTS: Final = (1, 3, 40)
 WAITED_S: Final = (0.0, 0.4, 30.0, 4000.0)
@@ -224,6 +226,40 @@ def digest_of(target: str, args: Mapping[str, Any], seed: int) -> str:
     return found.hexdigest()
 
 
+def one_class_one_price(subject: Subject, case: Case) -> None:
+    """The scheduler asks about one pod of those that are equal in `task_key`."""
+    world, reads = World(subject, case), Reads()
+    whole = world.tasks
+    world.tasks = [Task(ReadPod(task.pod, reads), task.count, task.waited_s, task.job) for task in whole]
+    world.graph()
+    for label in [each.removeprefix("label ") for each in reads.told if each.startswith("label ")]:
+        for task in whole:
+            key, problem = _priced(subject, case, task)
+            for value in (None, "0", "7"):
+                other, others = _priced(subject, case, _labelled(task, label, value))
+                if other == key and not _are_equal(problem, others):
+                    text = f"pod {task.name}: with {value} as label {label} another price, and the task_key is {key!r}"
+                    raise Broken("pods with equal task_key have equal prices", text)
+
+
+def _labelled(task: Task, label: str, value: str | None) -> Task:
+    pod = copy(task.pod)
+    pod.labels = {name: each for name, each in pod.labels.items() if name != label}
+    if value is not None:
+        pod.labels[label] = value
+    return Task(pod, task.count, task.waited_s, task.job)
+
+
+def _priced(subject: Subject, case: Case, task: Task) -> tuple[object, Problem]:
+    world = World(subject, case)
+    world.tasks = [task]
+    return world.model.task_key(task), world.graph()[1]
+
+
+def _are_equal(one: Problem, other: Problem) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None)
+
+
 LAWS: Final[Laws] = {
     "answers": ("{} generated clusters: every arc has an integer cost and capacity", answers),
     "forms": ("{} generated clusters: arcs one by one and all at once", forms_agree),
@@ -233,6 +269,7 @@ LAWS: Final[Laws] = {
     ),
     "seed": ("{} generated clusters: a second run gives the same", one_seed_one_answer),
     "pure": ("{} generated clusters: no node and no pod is changed", nothing_is_changed),
+    "task_key": ("{} generated clusters: pods with equal task_key have equal prices", one_class_one_price),
     "flow": ("{} generated clusters: all solvers find flows of equal cost", solvers_agree),
 }
 

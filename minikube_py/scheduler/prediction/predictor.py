@@ -57,6 +57,7 @@ class Past:
     def total(self) -> FloatArray:
         """The pods' total usage by sample; a pod that did not run yet counts 0."""
         total: FloatArray = np.nansum(self.usage, axis=0)
+        total.flags.writeable = False
         return total
 
     def known(self, samples: int) -> tuple[Past, float]:

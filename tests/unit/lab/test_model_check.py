@@ -61,6 +61,7 @@ WRONG = {
     "a node that is written to": ("pure", "return Arcs(", "[m.info.requested.clear() for m in machines]; return Arcs("),
     "a pod that is written to": ("pure", "return Arc(1_000_000", 'task.pod.labels["a"] = "b"; return Arc(1_000_000'),
     "chance of its own": ("seed", "1_000_000 + int", "random.randrange(1 << 30) + int"),
+    "a label that no class has": ("task_key", "1_000_000 + int(", "1_000_000 + len(task.labels.get('a', '')) + int("),
     "a least flow that nothing carries": (
         "flow",
         "    def task_to_unsch",

@@ -26,6 +26,14 @@ def past(usage: list[list[float]], reserved: list[float], ahead: list[list[float
     return Past(np.array(reserved, np.float64), rows, None if ahead is None else np.array(ahead, np.float64))
 
 
+def test_no_predictor_writes_to_what_others_see() -> None:
+    seen = past([[3.0, 1.0]], [4.0], [[1.0]])
+    assert seen.ahead is not None
+    for array in (seen.usage, seen.total, seen.reserved, seen.ahead):
+        with pytest.raises(ValueError, match="read-only"):
+            array.sort()
+
+
 TWO = [[10.0, 20.0, 30.0, 20.0], [5.0, 5.0, 15.0, 15.0]]  # together 15, 25, 45, 35: mean 30, deviation sqrt(125)
 COLD = [NAN, NAN, NAN, 7.0]
 
