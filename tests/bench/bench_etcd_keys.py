@@ -27,13 +27,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 import numpy as np
 import upstream
-from rivals.etcd_keys import END, Bounds, ByCpu, Grid, Kv, Mirrored, OfEach, Scan, Way
+from rivals.etcd_keys import END, Bounds, ByCpu, Grid, KeysByCpu, Kv, Mirrored, OfEach, Scan, Way
 from rivals.workload import Workload
 
 FIRST, IN_FLIGHT = 10, 64
 QUESTIONS = 12
-UPDATES, BULK = 60, 30
-"""Rounds of single writes, and of `IN_FLIGHT` writes at once."""
+UPDATES, BULK, WHOLE = 60, 30, 40
+"""Rounds of single writes, of `IN_FLIGHT` writes at once, and of ranges of all second keys."""
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 ASKED: dict[str, tuple[int, tuple[float, float, float]]] = {
     "cpu = a, all": (0, (-1, 0, 0)),
@@ -72,24 +72,31 @@ class Asked:
         assert len(set(answer)) == len(answer) == wanted and set(answer) <= truth, (bounds, len(answer), len(truth))
 
 
-def measure(work: Workload, ways: Sequence[Way], budget_s: float, seed: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Milliseconds by query and way; ways alternate until each one's share of time is used."""
+def measure(
+    work: Workload, ways: Sequence[Way], budget_s: float, seed: int, pid: int
+) -> dict[str, dict[str, dict[str, float]]]:
+    """By query and way milliseconds, and those of etcd's CPU; ways alternate until each one's share of time is used."""
     asked = Asked(work, seed)
     table: dict[str, dict[str, dict[str, float]]] = {}
     for name, (limit, shares) in ASKED.items():
         questions = [asked.bounds(shares) for _ in range(QUESTIONS)]
         took_s: dict[str, list[float]] = {way.name: [] for way in ways}
+        cpu_s = dict.fromkeys(took_s, 0.0)
         for number in range(400):
             going = [way for way in ways if number < 3 or sum(took_s[way.name]) < budget_s]
             if not going:
                 break
             bounds = questions[number % QUESTIONS]
             for way in going:
-                started_s = time.perf_counter()
+                before_s, started_s = process(pid)[0], time.perf_counter()
                 answer = way.ask(bounds, limit)
                 took_s[way.name].append(time.perf_counter() - started_s)
+                cpu_s[way.name] += process(pid)[0] - before_s
                 asked.check(bounds, limit, answer)
-        table[name] = {way: summary(times) for way, times in took_s.items()}
+        table[name] = {
+            way: {**summary(times), "etcd_cpu_ms": round(cpu_s[way] / len(times) * 1e3, 4)}
+            for way, times in took_s.items()
+        }
         shown = ", ".join(f"{way} {cell['ms']:g}" for way, cell in table[name].items())
         print(f"  {name}: {shown}", file=sys.stderr, flush=True)
     return table
@@ -99,6 +106,23 @@ def summary(took_s: Sequence[float]) -> dict[str, float]:
     ordered = sorted(took_s)
     p90 = ordered[-(-len(ordered) * 9 // 10) - 1]
     return {"ms": round(statistics.median(ordered) * 1e3, 3), "p90_ms": round(p90 * 1e3, 3), "rounds": len(ordered)}
+
+
+def all_keys(kv: Kv, ways: Sequence[Scan], pid: int) -> dict[str, dict[str, float]]:
+    """For each way: milliseconds for a range of all its second keys, and those of etcd's CPU; in turns."""
+    took_s: dict[str, list[float]] = {way.name: [] for way in ways}
+    cpu_s = dict.fromkeys(took_s, 0.0)
+    for _ in range(WHOLE):
+        for way in ways:
+            request = way.all_keys()
+            before_s, started_s = process(pid)[0], time.perf_counter()
+            answer = kv.range(request)
+            took_s[way.name].append(time.perf_counter() - started_s)
+            cpu_s[way.name] += process(pid)[0] - before_s
+            assert len(answer.kvs) == len(way.rows)
+    return {
+        name: {**summary(times), "etcd_cpu_ms": round(cpu_s[name] / WHOLE * 1e3, 2)} for name, times in took_s.items()
+    }
 
 
 def upkeep(work: Workload, ways: Sequence[Scan], pid: int) -> dict[str, dict[str, float]]:
@@ -145,9 +169,9 @@ def process(pid: int) -> tuple[float, int]:
 def one_size(ready: dict[str, Any], nodes: int, seed: int, budget_s: float) -> dict[str, Any]:
     """All measurements for one number of nodes, on an empty etcd."""
     work = Workload(nodes, seed)
-    url = ready["etcd"][0]
+    url, pid = ready["etcd"][0], ready["pids"]["etcd-0"]
     kv, loop = Kv(url), asyncio.new_event_loop()
-    own: list[Scan] = [kind(kv, kind.__name__.lower()) for kind in (Scan, ByCpu, OfEach, Grid)]
+    own: list[Scan] = [kind(kv, kind.__name__.lower()) for kind in (Scan, ByCpu, KeysByCpu, OfEach, Grid)]
     newest = Mirrored(loop, url, "ours")
     held = Mirrored(loop, url, "ours", newest=False)
     load_s = {}
@@ -157,12 +181,13 @@ def one_size(ready: dict[str, Any], nodes: int, seed: int, budget_s: float) -> d
         load_s[way.name] = round(time.perf_counter() - started_s, 2)
         print(f"  {way.name}: loaded in {load_s[way.name]} s", file=sys.stderr, flush=True)
     held.share(newest)
-    questions = measure(work, [*own, newest, held], budget_s, seed)
-    writes = upkeep(work, own, ready["pids"]["etcd-0"])
+    questions = measure(work, [*own, newest, held], budget_s, seed, pid)
+    whole = all_keys(kv, [way for way in own if isinstance(way, ByCpu | KeysByCpu)], pid)
+    writes = upkeep(work, own, pid)
     newest.close()
     loop.close()
     kv.close()
-    return {"nodes": nodes, "load_s": load_s, "questions": questions, "writes": writes}
+    return {"nodes": nodes, "load_s": load_s, "questions": questions, "all_keys": whole, "writes": writes}
 
 
 def tables(sizes: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -173,6 +198,13 @@ def tables(sizes: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"|---|{'---:|' * len(ASKED)}"
         for way in ways:
             yield f"| {way} | {' | '.join(short(size['questions'][name][way]['ms']) for name in ASKED)} |"
+        for way, cells in size["all_keys"].items():
+            yield f"\nall second keys, {way}: {cells['ms']:.3g} ms, etcd's CPU {cells['etcd_cpu_ms']:.3g} ms"
+        yield "\netcd's CPU for a query, milliseconds, mean\n"
+        yield f"| | {' | '.join(ASKED)} |"
+        yield f"|---|{'---:|' * len(ASKED)}"
+        for way in ways:
+            yield f"| {way} | {' | '.join(short(size['questions'][name][way]['etcd_cpu_ms']) for name in ASKED)} |"
         yield "\n| A write with | ms, alone | etcd's CPU, ms | bytes written | a second, 64 in flight |"
         yield "|---|---:|---:|---:|---:|"
         for way, cells in size["writes"].items():

@@ -11,7 +11,7 @@ from etcd_api import real_etcd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rivals.contract import Node
-from rivals.etcd_keys import END, Bounds, ByCpu, Grid, Kv, Mirrored, OfEach, Scan
+from rivals.etcd_keys import END, Bounds, ByCpu, Grid, KeysByCpu, Kv, Mirrored, OfEach, Scan
 
 from minikube_py.etcd.messages import pb
 
@@ -43,7 +43,7 @@ def test_second_keys_answer_as_brute_force(
 ) -> None:
     kv = Kv(place)
     kv.write([], [b"\0"])  # A key that nobody has: only that etcd answers.
-    for kind in (Scan, ByCpu, OfEach, Grid):
+    for kind in (Scan, ByCpu, KeysByCpu, OfEach, Grid):
         way = kind(kv, kind.__name__.lower())
         way.load(nodes)
         rows = dict(enumerate(nodes))
@@ -57,7 +57,7 @@ def test_second_keys_answer_as_brute_force(
             assert len(set(few)) == len(few) == min(3, len(found)) and set(few) <= set(found), (kind, bounds)
         prefix = f"/{kind.__name__.lower()}/index/".encode()
         kept = kv.range(pb.RangeRequest(key=prefix, range_end=prefix[:-1] + b"0", count_only=True)).count
-        assert kept == len(nodes) * {Scan: 0, ByCpu: 1, OfEach: 3, Grid: 1}[kind], "an old key was left"
+        assert kept == len(nodes) * {Scan: 0, ByCpu: 1, KeysByCpu: 1, OfEach: 3, Grid: 1}[kind], "an old key was left"
         whole = f"/{kind.__name__.lower()}/".encode()
         kv.write([], [])
         for key in [each.key for each in kv.range(pb.RangeRequest(key=whole, range_end=whole[:-1] + b"0")).kvs]:
