@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
 from minikube_py.cli import index_check
+from minikube_py.cli.apart import Say
 from minikube_py.cli.table import table
 
 
@@ -25,11 +25,12 @@ def run(arguments: argparse.Namespace) -> int:
         from minikube_py.studies.emptiness import check
     except ModuleNotFoundError as error:
         return index_check.without(error, "front")
-    subject = check.find_front(arguments.target, parse_options(arguments.option))
-    progress = index_check.Progress(sys.stderr.isatty() and not arguments.json)
-    with index_check.notes_elsewhere():
-        verdict = check.check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)
-    progress.done()
+
+    def judge(say: Say) -> check.Verdict:
+        subject = check.find_front(arguments.target, parse_options(arguments.option))
+        return check.check(subject, arguments.examples, arguments.seed, not arguments.no_bench, say)
+
+    verdict = index_check.verdict_of(arguments, judge)
     if arguments.json:
         print(json.dumps(check.as_json(verdict), indent=2))
         return 0 if verdict.holds else 1

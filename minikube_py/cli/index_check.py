@@ -13,11 +13,12 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from minikube_py import own_code
 from minikube_py.cli import flags
+from minikube_py.cli.apart import Say, judged_apart
 from minikube_py.cli.table import table
 from minikube_py.errors import to_install
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from minikube_py.lab.conformance.check import Verdict
     from minikube_py.lab.conformance.judging import Part
 
+T = TypeVar("T")
 EXAMPLES = 400
 
 
@@ -58,11 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
         from minikube_py.lab.conformance.subject import find_subject, parse_options
     except ModuleNotFoundError as error:
         return without(error, "index")
-    subject = find_subject(arguments.target, parse_options(arguments.option))
-    progress = Progress(sys.stderr.isatty() and not arguments.json)
-    with notes_elsewhere():
-        verdict = check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)
-    progress.done()
+
+    def judge(say: Say) -> Verdict:
+        subject = find_subject(arguments.target, parse_options(arguments.option))
+        return check(subject, arguments.examples, arguments.seed, not arguments.no_bench, say)
+
+    verdict = verdict_of(arguments, judge)
     if arguments.json:
         print(json.dumps(as_json(verdict), indent=2))
     else:
@@ -78,6 +81,16 @@ def without(error: ModuleNotFoundError, command: str) -> int:
         raise error
     print(f"minikube-py {command} check: needs hypothesis; {to_install('lab')}", file=sys.stderr)
     return 1
+
+
+def verdict_of(arguments: argparse.Namespace, judge: Callable[[Say], T]) -> T:
+    """By a process of its own. `arguments`: with `json`."""
+    progress = Progress(sys.stderr.isatty() and not arguments.json)
+    try:
+        with notes_elsewhere():
+            return judged_apart(judge, progress.say)
+    finally:
+        progress.done()
 
 
 @contextlib.contextmanager

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikube_py import own_code
 from minikube_py.cli.flags import mapping, whole_number
-from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part, without
+from minikube_py.cli.index_check import print_part, verdict_of, without
 from minikube_py.errors import RequestError, WrongUsage
 
 if TYPE_CHECKING:
@@ -56,14 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def judged(arguments: argparse.Namespace, what: str, check: Check) -> int:
     """Checks, reports, and returns the exit code."""
-    progress = Progress(sys.stderr.isatty() and not arguments.json)
+    of = arguments.target, arguments.args, arguments.examples, arguments.seed
     try:
-        with notes_elsewhere():
-            counts = arguments.examples, arguments.seed
-            name, parts, unjudged = check(arguments.target, arguments.args, *counts, progress.say)
+        name, parts, unjudged = verdict_of(arguments, lambda say: check(*of, say))
     except RequestError as error:
         raise WrongUsage(str(error)) from error
-    progress.done()
     holds = all(part.failure is None for part in parts)
     if arguments.json:
         told = {what: name, "holds": holds, "parts": [part.as_json() for part in parts], "unjudged": unjudged}

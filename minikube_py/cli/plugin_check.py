@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import TYPE_CHECKING
 
 from minikube_py import own_code
 from minikube_py.cli import flags
-from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part, without
+from minikube_py.cli.index_check import print_part, verdict_of, without
 from minikube_py.cli.table import table
 from minikube_py.errors import RequestError, WrongUsage
 
@@ -44,14 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
         from minikube_py.lab.plugins.check import as_json, check
     except ModuleNotFoundError as error:
         return without(error, "plugin")
-    progress = Progress(sys.stderr.isatty() and not arguments.json)
+    of = arguments.target, arguments.args, arguments.examples, arguments.seed, not arguments.no_bench
     try:
-        with notes_elsewhere():
-            counts = arguments.examples, arguments.seed, not arguments.no_bench
-            verdict = check(arguments.target, arguments.args, *counts, progress.say)
+        verdict = verdict_of(arguments, lambda say: check(*of, say))
     except RequestError as error:
         raise WrongUsage(str(error)) from error
-    progress.done()
     if arguments.json:
         print(json.dumps(as_json(verdict), indent=2))
     else:
