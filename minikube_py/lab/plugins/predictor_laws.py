@@ -13,6 +13,7 @@ from minikube_py.lab.conformance.judging import Drawing, Laws, Part, Say, all_pa
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.own_code import told
 from minikube_py.scheduler.prediction.predictor import FloatArray, Past, PredictionError, asked, predictor_named
+from minikube_py.scheduler.prediction.predictors import Known
 from minikube_py.sim.shrinking import Rounds, fewest
 
 WHERE: Final = "a node"
@@ -113,6 +114,24 @@ def blind(subject: Subject, case: Case) -> None:
     _alike("the future is not used", one, other, "before two futures", 0.0)
 
 
+def unchanged(subject: Subject, case: Case) -> None:
+    predictor, past, before = subject.make(), past_of(case), past_of(case)
+    _peak(predictor, past)
+    for name in ("reserved", "usage", "total", "ahead"):
+        if not np.array_equal(getattr(past, name), getattr(before, name), equal_nan=True):
+            raise Broken("it changes nothing that it is given", f"past.{name}")
+
+
+def unknown(subject: Subject, case: Case) -> None:
+    """Of predictors that take it as an argument."""
+    predictor = subject.make()
+    of = getattr(predictor.peak, "__self__", None)
+    if isinstance(of, Known):
+        past = past_of(tuple(pod._replace(used=()) for pod in case))
+        law = "a pod without samples counts `unknown` of what it reserves"
+        _alike(law, _peak(predictor, past), of.unknown * past.limit, "the peak, and that share", past.limit)
+
+
 def nobody(subject: Subject, case: Case) -> None:
     found = _peak(subject.make(), past_of(()))
     if found:
@@ -125,6 +144,8 @@ LAWS: Final[Laws] = {
     "order": ("{} generated histories: pods in any order", any_order),
     "unit": ("{} generated histories: in any unit", any_unit),
     "blind": ("{} generated histories: any future", blind),
+    "unchanged": ("{} generated histories: nothing that it is given changes", unchanged),
+    "unknown": ("{} generated histories without samples: the argument `unknown`, if it has one", unknown),
     "nobody": ("no pods use nothing", nobody),
 }
 

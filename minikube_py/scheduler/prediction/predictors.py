@@ -36,17 +36,19 @@ class Limits(Predictor):
 
 
 class Known(Predictor):
-    """Predicts pods that have `samples` samples; others count their reservation. Never more than reserved."""
+    """Predicts pods that have `samples` samples; others count `unknown` of their reservation. Never more than
+    reserved."""
 
-    defaults: Mapping[str, Any] = {"samples": 24}
+    defaults: Mapping[str, Any] = {"samples": 24, "unknown": 1}
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         super().__init__(args)
         self.samples = self.count("samples", 1, SAMPLES_MAX)
+        self.unknown = self.number("unknown", 0, 1)
 
     def peak(self, past: Past) -> float:
         known, others = past.known(self.samples)
-        return others + (min(self.of_known(known), known.limit) if known.limit else 0.0)
+        return self.unknown * others + (min(self.of_known(known), known.limit) if known.limit else 0.0)
 
     def of_known(self, past: Past) -> float:
         raise NotImplementedError
@@ -56,7 +58,7 @@ class NSigma(Known):
     """Mean plus `sigmas` standard deviations of the total usage."""
 
     name = "n-sigma"
-    defaults = {"sigmas": 5, "samples": 24}
+    defaults = {**Known.defaults, "sigmas": 5}
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         super().__init__(args)
@@ -70,7 +72,7 @@ class Percentile(Known):
     """The sum of each pod's percentile, as if all peaked at once."""
 
     name = "percentile"
-    defaults = {"percent": 99, "samples": 24}
+    defaults = {**Known.defaults, "percent": 99}
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         super().__init__(args)
@@ -84,7 +86,7 @@ class Ewma(Known):
     """The exponentially weighted mean of the total usage, plus `sigmas` deviations with the same weights."""
 
     name = "ewma"
-    defaults = {"alpha": 0.1, "sigmas": 5, "samples": 24}
+    defaults = {**Known.defaults, "alpha": 0.1, "sigmas": 5}
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         super().__init__(args)
@@ -144,6 +146,7 @@ class HoltWinters(Known):
 
     name = "holt-winters"
     defaults = {
+        **Known.defaults,
         "alpha": 0.3,
         "beta": 0.1,
         "gamma": 0.1,
@@ -151,7 +154,6 @@ class HoltWinters(Known):
         "sigmas": 5,
         "season": 0,
         "horizon": 288,
-        "samples": 24,
     }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:

@@ -171,9 +171,10 @@ def _run(build: Build, drawn: Steps) -> None:
     """Raises: Broken. Skips dimensions that the front refuses."""
     now, asked = np.array(drawn.points, dtype=np.int64), np.array(drawn.asked, dtype=np.int64)
     try:
-        front = build(now.copy(), drawn.shards)
+        front = build(given := now.copy(), drawn.shards)
     except RequestError:
         return
+    _unchanged("points", given, now)
     missing = [name for name in METHODS if not callable(getattr(front, name, None))]
     if missing:
         raise Broken("it has the methods of Front", f"without {', '.join(missing)}")
@@ -184,7 +185,7 @@ def _run(build: Build, drawn: Steps) -> None:
             slot, point = drawn.changes[step - 1]
             front.put(slot, point)
             now[slot] = point
-        says, truth = np.asarray(front.passing(asked.copy())), holding(now, drawn.shards, asked)
+        says, truth = _answer(front, asked), holding(now, drawn.shards, asked)
         if says.shape != truth.shape or says.dtype != np.bool_:
             given = f"{says.dtype} of shape {says.shape}, not bool of {truth.shape}"
             raise Broken("passing says requests x shards", given)
@@ -192,7 +193,7 @@ def _run(build: Build, drawn: Steps) -> None:
             if wrong.any() and (bound == 0 or "exact" not in what):
                 row, shard = (int(each) for each in np.argwhere(wrong)[0])
                 raise Broken(what, f"after {step} changes, request {drawn.asked[row]}, shard {shard}")
-        alone = np.concatenate([np.asarray(front.passing(asked[row : row + 1].copy())) for row in range(len(asked))])
+        alone = np.concatenate([_answer(front, asked[row : row + 1]) for row in range(len(asked))])
         if not (alone == says).all():
             raise Broken("a batch is answered as its requests are one by one", f"after {step} changes")
         sizes.append(front.size_bytes())
@@ -201,6 +202,19 @@ def _run(build: Build, drawn: Steps) -> None:
                 front.in_vain(shard, asked[row].copy())
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
         raise Broken("size_bytes is a number of bytes", f"it was {sizes}")
+
+
+def _answer(front: Any, asked: IntArray) -> Any:
+    """Raises: Broken."""
+    says = np.asarray(front.passing(given := asked.copy()))
+    _unchanged("asked", given, asked)
+    return says
+
+
+def _unchanged(name: str, given: IntArray, before: IntArray) -> None:
+    """Raises: Broken."""
+    if not np.array_equal(given, before):
+        raise Broken("it changes nothing that it is given", f"{name} was {before.tolist()}, and is {given.tolist()}")
 
 
 def _bound_of(front: Any) -> float:

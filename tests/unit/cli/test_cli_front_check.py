@@ -20,7 +20,8 @@ class Mine:
     front = "mine"
     bound = {bound}
     def __init__(self, points, shards, more: int = 0):
-        self.points, self.shards = points.copy(), shards
+        self.points = {copy}
+        self.shards = shards
     def passing(self, asked):
         says = np.zeros((len(asked), self.shards), dtype=np.bool_)
         for slot, point in enumerate(self.points):
@@ -31,7 +32,10 @@ class Mine:
     def size_bytes(self):
         return {size}
 """
-HONEST = {"bound": "0.0", "fits": "(point >= asked).all(axis=1)", "put": "self.points[slot] = point", "size": "8"}
+HONEST = {
+    "bound": "0.0", "copy": "points.copy()", "fits": "(point >= asked).all(axis=1)", "put": "self.points[slot] = point",
+    "size": "8",
+}  # fmt: skip
 
 
 def judged(folder: Path, *flags: str, **lie: str) -> int:
@@ -65,7 +69,8 @@ def test_an_honest_front_is_measured_beside_others(tmp_path: Path, capsys: pytes
         ({"size": "-1"}, "size_bytes is a number of bytes"),
         ({"put": "self.passing = lambda asked: [[True]]"}, "passing says requests x shards"),
         # What would hold for all, if the requests that it writes were then those it is judged by.
-        ({"fits": "np.bool_(asked.fill(np.iinfo(asked.dtype).min) is None)"}, "it is exact"),
+        ({"fits": "np.bool_(asked.fill(np.iinfo(asked.dtype).min) is None)"}, "it changes nothing that it is given"),
+        ({"copy": "points.copy(); points.fill(0)"}, "it changes nothing that it is given"),
     ],
 )
 def test_a_lie_is_found_and_the_least_program_shown(

@@ -29,6 +29,11 @@ WRONG = {
     "the first pod counts most": ("order", "past.known(12)", "past.known(12 if past.reserved[:1].sum() > 99 else 1)"),
     "a constant in cores": ("unit", "return others +", "return 4000 * len(past.reserved) +"),
     "a look at the future": ("blind", "return others +", "return past.ahead.sum() +"),
+    "samples that are sorted where they are": (
+        "unchanged",
+        "past.known(12)",
+        "past.known(12)\n        past.usage.flags.writeable = True\n        past.usage.sort()",
+    ),
     "a node that is never idle": ("nobody", "return others +", "return 1e-7 +"),
 }
 
@@ -51,6 +56,13 @@ def test_each_wrong_predictor_is_found_by_its_law(tmp_path: Path, law: str, old:
     shown = judged(tmp_path, RIGHT.replace(old, new), law)
     assert "# " in shown
     assert len(shown.splitlines()) <= 4, "the shortest history that shows it"
+
+
+def test_one_that_forgets_unknown_pods_breaks_its_argument(tmp_path: Path) -> None:
+    text = "from minikube_py.scheduler.prediction.predictors import NSigma\n\nclass Mine(NSigma):\n"
+    peak = "    def peak(self, past):\n        return super().peak(past) - past.known(self.samples)[1]\n"
+    assert judged(tmp_path, f"{text}    pass\n", "unknown") == ""
+    assert "a pod without samples counts `unknown` of what it reserves" in judged(tmp_path, text + peak, "unknown")
 
 
 @pytest.mark.parametrize("name", PREDICTORS)

@@ -47,6 +47,8 @@ COLD = [NAN, NAN, NAN, 7.0]
         ("n-sigma", {"sigmas": 0, "samples": 2}, TWO, 40),
         ("n-sigma", {"sigmas": 2, "samples": 4}, [*TWO, COLD], 30 + 2 * math.sqrt(125) + 100),
         ("n-sigma", {"sigmas": 2, "samples": 5}, TWO, 300),
+        ("n-sigma", {"sigmas": 2, "samples": 4, "unknown": 0.3}, [*TWO, COLD], 30 + 2 * math.sqrt(125) + 30),
+        ("holt-winters", {"samples": 5, "unknown": 0.5}, TWO, 150),
         ("n-sigma", {"sigmas": 1000, "samples": 4}, TWO, 300),
         ("percentile", {"percent": 100, "samples": 4}, TWO, 30 + 15),
         ("percentile", {"percent": 50, "samples": 4}, TWO, 20 + 10),
@@ -63,6 +65,14 @@ def test_a_formula_worked_out_by_hand(
 ) -> None:
     reserved = [200.0, 100.0, 100.0][: len(rows)]
     assert asked(predictor_named(name, args), past(rows, reserved), "") == pytest.approx(expected)
+
+
+def test_what_a_predictor_is_given_is_read_only() -> None:
+    """A part of `max` that sorts would change what the next one sees."""
+    seen = past(TWO, [200.0, 100.0], [[1.0], [2.0]])
+    for array in (seen.reserved, seen.usage, seen.total, seen.ahead):
+        with pytest.raises(ValueError, match="read-only"):
+            array.sort()  # type: ignore[union-attr]
 
 
 def test_an_oracle_knows_the_highest_sum_that_is_to_come() -> None:
@@ -130,7 +140,7 @@ def test_a_lie_is_one_clear_error_that_names_it(tmp_path: Path, body: str, wrong
     ("target", "args", "wrong"),
     [
         ("mean", {}, "there is no predictor 'mean'; the predictors are: limits, n-sigma, .*; or FILE.py:CLASS"),
-        ("n-sigma", {"m": 3}, "predictor n-sigma has no argument 'm'; it has: sigmas, samples"),
+        ("n-sigma", {"m": 3}, "predictor n-sigma has no argument 'm'; it has: samples, unknown, sigmas"),
         ("n-sigma", {"sigmas": -1}, "sigmas: Invalid value: -1: must be a number from 0 to 1,000"),
         ("n-sigma", {"sigmas": NAN}, "sigmas: Invalid value: nan: must be a number from 0 to 1,000"),
         ("n-sigma", {"sigmas": True}, "sigmas: Invalid value: true: must be a number from 0"),
