@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from minikube_py.lab.statistics import of_clusters
 from minikube_py.lab.study import curves
 from minikube_py.lab.study.measured import Measured
@@ -16,7 +20,8 @@ KINDS = {
     "ratio-both": "by a fixed ratio",
     "cpu-unseen": "by memory alone",
 }
-PRICES = {"violations": "1 of 100 minutes short of CPU", "evictions": "1 of 100 pods evicted"}
+PRICES = {"violations": (100, "minutes short of CPU"), "evictions": (1, "pods evicted")}
+"""How many times a price is that of a hundred, and of what."""
 
 
 def usable(found: Measured) -> str:
@@ -61,24 +66,60 @@ def violations(found: Measured) -> str:
 
 
 def curves_drawn(found: Measured, picture: str) -> str:
-    """Of a picture of curves: what kinds of families gain at one price, by their means. The panel of MAIN is the
-    message, the other a note."""
+    """Of a picture of curves: what kinds of families gain at equal price, by their means. The panel of MAIN is the
+    message, the others are notes."""
     (asked,) = (each for each in found.design.raw["pictures"] if each["name"] == picture)
-    price, told = asked["x"], {}
-    for panel in found.levels_of(asked["block"], asked.get("where", {}), [asked["panels"]]):
-        gains: dict[str, list[float]] = {}
-        for family in asked["families"]:
-            gain = curves.curve(found, asked["block"], family, asked["y"], price, panel).at(RATE[price])
-            words = next((words for end, words in KINDS.items() if family.endswith(end)), "")
-            if words and gain > 0:
-                gains.setdefault(words, []).append(gain)
-        told[panel[asked["panels"]]] = ", ".join(f"{_span(each)} {words}" for words, each in gains.items())
-    day = {each: " ".join(found.labels.get(f"day {each}", str(each)).split()) for each in told}
-    main = MAIN[price] if MAIN[price] in told else next(iter(told))
-    title = f"CPU reserved {day[main]}, with at most {PRICES[price]}, times the node's: {told[main]}"
-    notes = [f"{day[each].capitalize()}: {text}" for each, text in told.items() if each != main]
+    panels = found.levels_of(asked["block"], asked.get("where", {}), [asked["panels"]])
+    day = {panel[asked["panels"]]: panel for panel in panels}
+    main = MAIN[asked["x"]] if MAIN[asked["x"]] in day else next(iter(day))
+    title, *more = _panel(found, asked, day.pop(main))
+    notes = [*more, *(_panel(found, asked, panel)[0] for panel in day.values())]
     marks = "Means over clusters; a mark for each constant; perfect foresight is to have none"
     return "\n\n".join((title, "\n".join([*notes, marks])))
+
+
+def _panel(found: Measured, asked: Mapping[str, Any], panel: Mapping[str, Any]) -> list[str]:
+    """What is gained at the price that all families reach, of RATE at most; how much half an hour of samples gains over
+    two hours at that price; and at RATE, by families that reach it and that cost more with each constant."""
+    price, level = asked["x"], panel[asked["panels"]]
+    drawn = {
+        family: curves.curve(found, asked["block"], family, asked["y"], price, panel)
+        for family in asked["families"]
+        if any(family.endswith(end) for end in KINDS)
+    }
+    reached = {family: max(one.means()[1], default=0.0) for family, one in drawn.items()}
+    rate = min(RATE[price], *reached.values())
+    day = " ".join(found.labels.get(f"day {level}", str(level)).split())
+    told = [f"CPU reserved {day}, {_priced(price, rate)}, times the node's: {_gains(drawn, rate)}"]
+    for family, one in drawn.items():
+        other = drawn.get(family.replace("-30min", "-2h"), one)
+        if other is not one and (values := curves.compared(one, other, rate)):
+            ratio = of_clusters([math.exp(each) for each in values], found.confidence, ratio=True)
+            label = found.labels.get(family, family).split(",")[0]
+            told.append(f"{label}, half an hour over two hours at that price: {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]")
+    paid = {each: one for each, one in drawn.items() if reached[each] >= RATE[price] and _rises(one.means()[1])}
+    if rate < RATE[price] and paid:
+        whose = "of families that cost as much, and more with each constant"
+        told.append(f"W{_priced(price, RATE[price])[1:]}, {whose}: {_gains(paid, RATE[price])}")
+    return told
+
+
+def _rises(prices: Sequence[float]) -> bool:
+    return list(prices) == sorted(prices)
+
+
+def _priced(price: str, rate: float) -> str:
+    of_hundred, what = PRICES[price]
+    return f"with at most {of_hundred * rate:.2g} of 100 {what}" if rate else f"with no {what}"
+
+
+def _gains(drawn: Mapping[str, curves.Curve], rate: float) -> str:
+    gains: dict[str, list[float]] = {}
+    for family, one in drawn.items():
+        if (gain := one.at(rate)) > 0:
+            words = next(words for end, words in KINDS.items() if family.endswith(end))
+            gains.setdefault(words, []).append(gain)
+    return ", ".join(f"{_span(each)} {words}" for words, each in gains.items())
 
 
 def _span(gains: list[float]) -> str:

@@ -382,7 +382,7 @@ def test_every_committed_run_is_drawn_again(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_titles_over_operating_curves_say_what_the_curves_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the drawn lines: the highest point of each up to the price."""
+    """By the drawn lines: the highest point of each up to the price that all of them reach."""
     figures: dict[str, Any] = {}
 
     def keep(figure: Any, path: Path) -> Path:
@@ -395,16 +395,24 @@ def test_titles_over_operating_curves_say_what_the_curves_show(monkeypatch: pyte
     labels = labels_beside(study.packaged)
     records = lines_of("prediction-curves-quick.jsonl.gz")
     Measured(study.load("quick"), records, labels, study.shares, study.titles).draw(Path(), study.name)
-    for price, rate, panel in (("violations", 0.01, "trace"), ("evictions", 1.0, "grows")):
-        drawn = shown(figures[f"prediction-curves-{price}.png"])
-        gains = {
-            label: best([each.y for each in points], [each.x for each in points], rate)
-            for label, points in drawn.of(panel).items()
-        }
-        for kind, words in ((", 30 min", "half an hour of samples"), (", 2 h", "two hours"), ("fixed", "a fixed ratio")):
+    kinds = (", 30 min", "half an hour of samples"), (", 2 h", "two hours"), ("fixed", "a fixed ratio")
+    for name, most, panel, told in (
+        ("violations", 0.01, "trace", "with no minutes short of CPU"),
+        ("violations", 0.01, "busier", "with at most 1 of 100 minutes short of CPU"),
+        ("evictions", 1.0, "grows", "with at most 0.083 of 100 pods evicted"),
+    ):
+        figure = figures[f"prediction-curves-{name}.png"]
+        drawn = shown(figure)
+        lines = {label: points for label, points in drawn.of(panel).items() if label != "perfect foresight"}
+        rate = min(most, *(max(each.x for each in points) for points in lines.values()))
+        gains = {label: best([at.y for at in line], [at.x for at in line], rate) for label, line in lines.items()}
+        where = drawn.title if panel != "busier" else " ".join(each.get_text() for each in figure.texts)
+        for kind, words in kinds:
             values = [f"{gain:.1f}" for label, gain in gains.items() if kind in label and gain > 0]
             span = " to ".join(dict.fromkeys((min(values), max(values))))
-            assert f"{span} by {words}" in drawn.title
+            assert told in where and f"{span} by {words}" in where
+    notes = [" ".join(each.get_text() for each in figure.texts) for figure in figures.values()]
+    assert any("N-sigma, half an hour over two hours at that price: 1.31 [1.20, 1.43]" in each for each in notes)
 
 
 @pytest.mark.skipif(matplotlib.__version__ != DRAWN_WITH, reason=f"drawn with matplotlib {DRAWN_WITH}")
