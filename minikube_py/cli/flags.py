@@ -56,7 +56,14 @@ def address(text: str) -> str:
 
 def several(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     """A kind of argument: values of `kind` with commas between."""
-    return lambda text: tuple(kind(part.strip()) for part in text.split(","))
+
+    def parse(text: str) -> tuple[T, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        if "" in parts:
+            raise argparse.ArgumentTypeError(f"{text!r} has an empty part; write values with commas between")
+        return tuple(map(kind, parts))
+
+    return parse
 
 
 def one_of(*names: str) -> Callable[[str], str]:

@@ -171,10 +171,10 @@ def _run(build: Build, drawn: Steps) -> None:
     """Raises: Broken. Skips dimensions that the front refuses."""
     now, asked = np.array(drawn.points, dtype=np.int64), np.array(drawn.asked, dtype=np.int64)
     try:
-        front = build(given := now.copy(), drawn.shards)
+        front = build(points := now.copy(), drawn.shards)
     except RequestError:
         return
-    _unchanged("points", given, now)
+    _unchanged("points", points, now)
     missing = [name for name in METHODS if not callable(getattr(front, name, None))]
     if missing:
         raise Broken("it has the methods of Front", f"without {', '.join(missing)}")

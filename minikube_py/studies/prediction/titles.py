@@ -96,7 +96,8 @@ def _panel(found: Measured, asked: Mapping[str, Any], panel: Mapping[str, Any]) 
         if other is not one and (values := curves.compared(one, other, rate)):
             ratio = of_clusters([math.exp(each) for each in values], found.confidence, ratio=True)
             label = found.labels.get(family, family).split(",")[0]
-            told.append(f"{label}, half an hour over two hours at that price: {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]")
+            figures = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+            told.append(f"{label}, half an hour over two hours at that price: {figures}")
     paid = {each: one for each, one in drawn.items() if reached[each] >= RATE[price] and _rises(one.means()[1])}
     if rate < RATE[price] and paid:
         whose = "of families that cost as much, and more with each constant"

@@ -21,6 +21,7 @@ from minikube_py.index.catalogue import STRUCTURES
         pytest.param(["--version"], 0, "out", "minikube-py 0.", id="version as a flag"),
         pytest.param(["version"], 0, "out", "minikube-py 0.", id="version as a command"),
         pytest.param(["nope"], 2, "err", "unknown command 'nope'", id="unknown command"),
+        pytest.param(["lab", "packing", "--pods", ","], 2, "err", "',' has an empty part", id="nothing between commas"),
         pytest.param(["schedular"], 2, "err", "did you mean scheduler?", id="nearly a command"),
         pytest.param(["help"], 0, "out", "start a control plane", id="help as a command"),
         pytest.param(["help", "health"], 0, "out", "usage: minikube-py health", id="help of a command"),

@@ -256,18 +256,23 @@ def lines_of(name: str) -> list[Any]:
     return [orjson.loads(line) for line in gzip.decompress((DATA / name).read_bytes()).splitlines()[1:]]
 
 
+def keeping(kept: dict[str, Any]) -> Callable[[Any, Path], Path]:
+    """In place of `plots.save`: keeps the figure by its file's name."""
+
+    def keep(figure: Any, path: Path) -> Path:
+        figure.style_of_ours.__exit__(None, None, None)
+        kept[path.name] = figure
+        return path
+
+    return keep
+
+
 @pytest.fixture(scope="module")
 def pictured() -> dict[str, Any]:
     """By file name every picture that is drawn from data in docs, as a figure of matplotlib."""
     kept: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patched:
-
-        def keep(figure: Any, path: Path) -> Path:
-            figure.style_of_ours.__exit__(None, None, None)
-            kept[path.name] = figure
-            return path
-
-        patched.setattr(plots, "save", keep)
+        patched.setattr(plots, "save", keeping(kept))
         contests: list[tuple[Contest, str]] = [(Prediction(), "full"), (Emptiness(), "quick")]
         for study, mode in contests:
             labels, records = labels_beside(study.packaged), lines_of(f"{study.name}-{mode}.jsonl.gz")
@@ -384,26 +389,18 @@ def test_every_committed_run_is_drawn_again(tmp_path: Path, monkeypatch: pytest.
 def test_titles_over_operating_curves_say_what_the_curves_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the drawn lines: the highest point of each up to the price that all of them reach."""
     figures: dict[str, Any] = {}
-
-    def keep(figure: Any, path: Path) -> Path:
-        figure.style_of_ours.__exit__(None, None, None)
-        figures[path.name] = figure
-        return path
-
-    monkeypatch.setattr(plots, "save", keep)
+    monkeypatch.setattr(plots, "save", keeping(figures))
     study: Any = find(str(DOCS / "studies/prediction-curves.toml"))
     labels = labels_beside(study.packaged)
     records = lines_of("prediction-curves-quick.jsonl.gz")
     Measured(study.load("quick"), records, labels, study.shares, study.titles).draw(Path(), study.name)
     kinds = (", 30 min", "half an hour of samples"), (", 2 h", "two hours"), ("fixed", "a fixed ratio")
-    for name, most, panel, told in (
-        ("violations", 0.01, "trace", "with no minutes short of CPU"),
-        ("violations", 0.01, "busier", "with at most 1 of 100 minutes short of CPU"),
-        ("evictions", 1.0, "grows", "with at most 0.083 of 100 pods evicted"),
-    ):
+    cases = ("violations", 0.01, "trace", "no minutes"), ("violations", 0.01, "busier", "at most 1 of 100 minutes")
+    for name, most, panel, told in (*cases, ("evictions", 1.0, "grows", "with at most 0.083 of 100 pods evicted")):
         figure = figures[f"prediction-curves-{name}.png"]
         drawn = shown(figure)
-        lines = {label: points for label, points in drawn.of(panel).items() if label != "perfect foresight"}
+        lines = drawn.of(panel)
+        del lines["perfect foresight"]
         rate = min(most, *(max(each.x for each in points) for points in lines.values()))
         gains = {label: best([at.y for at in line], [at.x for at in line], rate) for label, line in lines.items()}
         where = drawn.title if panel != "busier" else " ".join(each.get_text() for each in figure.texts)
@@ -411,8 +408,8 @@ def test_titles_over_operating_curves_say_what_the_curves_show(monkeypatch: pyte
             values = [f"{gain:.1f}" for label, gain in gains.items() if kind in label and gain > 0]
             span = " to ".join(dict.fromkeys((min(values), max(values))))
             assert told in where and f"{span} by {words}" in where
-    notes = [" ".join(each.get_text() for each in figure.texts) for figure in figures.values()]
-    assert any("N-sigma, half an hour over two hours at that price: 1.31 [1.20, 1.43]" in each for each in notes)
+    notes = "".join(each.get_text() for figure in figures.values() for each in figure.texts)
+    assert "N-sigma, half an hour over two hours at that price: 1.31 [1.20, 1.43]" in notes
 
 
 @pytest.mark.skipif(matplotlib.__version__ != DRAWN_WITH, reason=f"drawn with matplotlib {DRAWN_WITH}")
