@@ -31,7 +31,7 @@ class NoVerdict(MinikubeError):
 
 
 def judged_apart(judge: Callable[[Say], T], say: Say) -> T:
-    """What `judge` returns, which must pickle. `say`: is told each step.
+    """What `judge` returns, which must pickle. `say` gets each step.
 
     Raises: what `judge` raises, if it is an error of ours or of the system; NoVerdict."""
     for stream in (sys.stdout, sys.stderr):

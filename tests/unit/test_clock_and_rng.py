@@ -21,6 +21,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cli/", RANDOM): "a command hands out the generators; it has no seed to draw from where none was given",
     ("cli/", WAIT): "a command of its own process looks again after a while",
     ("cli/", IDENTITY): "a process of its own: what the user set, on which machine it runs, temporary folders",
+    ("cli/apart.py", THREAD): "the process of a check ends with its command",
     ("cluster/loop_thread.py", THREAD): "a cluster in real time has a thread of its own, and so has a gateway",
     ("cluster/owner.py", IDENTITY): "a forked child is refused; compared, and shown to nobody",
     ("cluster/methods.py", THREAD): "a real kubectl, from the loop that it asks",

@@ -257,8 +257,6 @@ def lines_of(name: str) -> list[Any]:
 
 
 def keeping(kept: dict[str, Any]) -> Callable[[Any, Path], Path]:
-    """In place of `plots.save`: keeps the figure by its file's name."""
-
     def keep(figure: Any, path: Path) -> Path:
         figure.style_of_ours.__exit__(None, None, None)
         kept[path.name] = figure
@@ -391,16 +389,14 @@ def test_titles_over_operating_curves_say_what_the_curves_show(monkeypatch: pyte
     figures: dict[str, Any] = {}
     monkeypatch.setattr(plots, "save", keeping(figures))
     study: Any = find(str(DOCS / "studies/prediction-curves.toml"))
-    labels = labels_beside(study.packaged)
-    records = lines_of("prediction-curves-quick.jsonl.gz")
-    Measured(study.load("quick"), records, labels, study.shares, study.titles).draw(Path(), study.name)
+    with_labels = lines_of("prediction-curves-quick.jsonl.gz"), labels_beside(study.packaged)
+    Measured(study.load("quick"), *with_labels, study.shares, study.titles).draw(Path(), study.name)
     kinds = (", 30 min", "half an hour of samples"), (", 2 h", "two hours"), ("fixed", "a fixed ratio")
     cases = ("violations", 0.01, "trace", "no minutes"), ("violations", 0.01, "busier", "at most 1 of 100 minutes")
     for name, most, panel, told in (*cases, ("evictions", 1.0, "grows", "with at most 0.083 of 100 pods evicted")):
         figure = figures[f"prediction-curves-{name}.png"]
         drawn = shown(figure)
-        lines = drawn.of(panel)
-        del lines["perfect foresight"]
+        lines = {label: points for label, points in drawn.of(panel).items() if label != "perfect foresight"}
         rate = min(most, *(max(each.x for each in points) for points in lines.values()))
         gains = {label: best([at.y for at in line], [at.x for at in line], rate) for label, line in lines.items()}
         where = drawn.title if panel != "busier" else " ".join(each.get_text() for each in figure.texts)
