@@ -41,9 +41,10 @@ class Elections:
         if self._state.config.lease_reads:
             self._promised_ticks = self._state.config.election_ticks
 
-    def gone(self) -> None:
-        """There is no leader to wait for. As if an election timeout had passed, but for its random part."""
-        self.elapsed = max(self.elapsed, self._state.config.election_ticks)
+    def gone(self, still_ticks: int = 0) -> None:
+        """There is no leader to wait for. As if an election timeout had passed, but for its random part and
+        `still_ticks`."""
+        self.elapsed = max(self.elapsed, self._state.config.election_ticks - still_ticks)
 
     def tick(self) -> bool:
         """One unit of time without a leader; True when an election is due."""
@@ -105,7 +106,7 @@ class Elections:
         if message.type == MessageType.VOTE:
             return heard and state.config.check_quorum and not told
         # Candidates that all passed the pre-vote would share the votes. So who told one to stand neither tells another
-        # nor stands, for a third of a timeout; it is asked once in each of that one's rounds, which are longer.
+        # nor stands, for a third of a timeout.
         return heard or (state.role == "FOLLOWER" and self._told_ticks > 0 and not told)
 
     def answer(self, message: Message) -> bool:
@@ -117,8 +118,13 @@ class Elections:
         up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)
         granted = may and up_to_date and not (pre and self._goes_first(message))
         if granted:
-            self._told = message.sender, message.term
-            self._told_ticks = state.config.election_ticks // 3 if pre else 0
+            told = message.sender, message.term
+            if not pre:
+                self._told_ticks = 0
+            elif told != self._told:
+                # Once: one that hears no answers asks for ever, and would hold up all others.
+                self._told_ticks = state.config.election_ticks // 3
+            self._told = told
         # A granted pre-vote has the future term; a refusal carries this member's own.
         state.send(
             MessageType.PRE_VOTE_REPLY if pre else MessageType.VOTE_REPLY,

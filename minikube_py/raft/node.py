@@ -186,10 +186,10 @@ class Raft(State):
             self._leading.replication.report(to, reachable, snapshot)
 
     def gone(self, node: NodeId) -> None:
-        """The process of `node` has ended: its machine refuses connections to it. If it led, nobody waits for it any
-        longer. Where that is not so, those who still hear from it refuse the others' pre-votes."""
+        """The process of `node` seems to have ended: its machine refuses connections to it. If it led, it is waited for
+        until a heartbeat of it would have come, which it does if connections alone were lost."""
         if node == self.leader and self._leading is None:
-            self._elections.gone()
+            self._elections.gone(still_ticks=self.config.heartbeat_ticks + 1)
 
     # Output
 

@@ -27,7 +27,30 @@ def test_whose_leaders_process_has_ended_stands_after_the_random_part_of_a_timeo
     assert lone.raft.role == "FOLLOWER", "that was not the leader"
     lone.raft.gone(2)
     assert lone.raft.role == "FOLLOWER" and lone.raft.leader == 2, "others may not know yet"
-    lone.tick(SPREAD)
+    lone.tick(SPREAD + 1)
+    assert lone.raft.role == "PRE_CANDIDATE"
+
+
+@pytest.mark.parametrize("heartbeat_ticks", [1, 3])
+def test_a_leader_that_lives_is_heard_before_anybody_stands_or_is_told_to(heartbeat_ticks):
+    """All followers lose their connections to it at once; the quickest stood, and the others granted that."""
+    lone = Lone(term=3, log=[1], heartbeat_ticks=heartbeat_ticks)
+    lone.step(HEARTBEAT, 2)
+    for _ in range(5):
+        lone.raft.gone(2)
+        lone.tick(heartbeat_ticks)
+        assert lone.raft.role == "FOLLOWER"
+        assert not of(lone.step(PRE_VOTE, 3, term=4, index=1, log_term=1), MessageType.PRE_VOTE_REPLY)
+        lone.step(HEARTBEAT, 2)
+    assert lone.raft.term == 3
+
+
+def test_one_that_hears_no_answers_is_told_once_and_holds_nobody_up():
+    lone = follower()
+    lone.tick(TICKS)
+    for _ in range(2 * TICKS):
+        lone.step(PRE_VOTE, 3, term=4, index=1, log_term=1)
+        lone.tick(1)
     assert lone.raft.role == "PRE_CANDIDATE"
 
 
