@@ -122,7 +122,7 @@ class Elections:
             if not pre:
                 self._told_ticks = 0
             elif told != self._told:
-                # Once: one that hears no answers asks for ever, and would hold up all others.
+                # Once: one that hears no answers asks forever, and would hold up all others.
                 self._told_ticks = state.config.election_ticks // 3
             self._told = told
         # A granted pre-vote has the future term; a refusal carries this member's own.
