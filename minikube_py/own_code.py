@@ -176,7 +176,10 @@ def _folders(name: str) -> list[Path]:
 
 def _rename(module: ModuleType, name: str) -> None:
     """A name of its own, by which pickle and `typing.get_type_hints` find what is defined in it."""
-    sys.modules[name], before, module.__name__ = module, module.__name__, name
+    before = module.__name__
+    if before == name:
+        return
+    sys.modules[name], module.__name__ = module, name
     pending: list[Any] = [module]
     while pending:
         for each in vars(pending.pop()).values():

@@ -109,6 +109,12 @@ class Elections:
         # nor stands, for a third of a timeout.
         return heard or (state.role == "FOLLOWER" and self._told_ticks > 0 and not told)
 
+    def promised(self, message: Message) -> bool:
+        """Whether a vote would break a promise to the leader. A VOTE of a later term was compared with it; this term
+        may have begun meanwhile by another message."""
+        asks_for_it = message.type == MessageType.VOTE and message.context != TRANSFER
+        return self._promised_ticks > 0 and asks_for_it and self._state.vote != message.sender
+
     def answer(self, message: Message) -> bool:
         """Grants or refuses a PRE_VOTE or VOTE, and replies. True: the vote is granted, and must be recorded."""
         state, log = self._state, self._state.log

@@ -479,6 +479,8 @@ class Raft(State):
 
     def _vote_asked(self, message: Message) -> None:
         self._learn_commit(message)
+        if self._elections.promised(message):
+            return
         if self._elections.answer(message):
             if self.role != "FOLLOWER":
                 self._become_follower(self.term, NOBODY)

@@ -60,6 +60,20 @@ def test_two_folders_have_modules_of_one_name(how: str, tmp_path: Path) -> None:
         assert [made(folder).cents for folder in reversed(folders)] == [-100, 100]
 
 
+def test_classes_that_name_each_other_are_renamed_once(tmp_path: Path) -> None:
+    """At each further load all were looked for again, for as long as one led back to another."""
+    texts = {"tree17": "class Node:\n    pass\nNode.parent = Node\n"}
+    for model in ("model2", "model3"):
+        texts[model] = "import tree17\nclass M:\n    node = tree17.Node\n"
+    folders = [files(tmp_path / name, **texts) for name in ("one", "other")]
+    found = [
+        own_code.find_class(f"{folder}/{model}.py:M", required=False).node.__module__
+        for model in ("model2", "model3")
+        for folder in folders
+    ]
+    assert found == ["tree17", "tree17@1", "tree17@0", "tree17@1"]
+
+
 def test_the_inner_of_two_folders_lends_nothing_to_the_outer(tmp_path: Path) -> None:
     outer = files(tmp_path, prices17="CENTS = 1\n", model2="import prices17 as of\n" + CLASS)
     inner = files(tmp_path / "v2", prices17="CENTS = 2\n", model2="import prices17 as of\n" + CLASS)

@@ -94,6 +94,18 @@ def test_a_promise_to_a_leader_that_reads_by_lease_outlasts_that():
     assert lone.raft.term == 3
 
 
+def test_a_promise_outlasts_the_term_that_another_message_began():
+    """A vote that is asked for again is of the voter's own term by then; a leader that still read by lease did not know
+    of the new one."""
+    lone = follower(lease_reads=True)
+    lone.step(MessageType.PRE_VOTE_REPLY, 3, term=4, reject=True)
+    assert lone.raft.term == 4
+    assert of(lone.step(VOTE, 3, term=4, index=1, log_term=1), MessageType.VOTE_REPLY) == []
+    lone.tick(TICKS)
+    (answer,) = of(lone.step(VOTE, 3, term=4, index=1, log_term=1), MessageType.VOTE_REPLY)
+    assert not answer.reject and lone.raft.vote == 3
+
+
 def candidate() -> Lone:
     lone = Lone(term=3, log=[1], rng=slowest())
     lone.campaign()
