@@ -295,9 +295,34 @@ def test_what_learned_requests_cost_is_what_the_page_says() -> None:
             )
             cells.append(f"{later} ({whole})")
         assert f"| {words} | {' | '.join(cells)} |" in page()
-    for name, (value, low, high) in evidence_of("lazy-requests").items():
+
+
+@pytest.mark.parametrize("study", ["lazy-requests", "compiled-waiting"])
+def test_each_prediction_of_studies_in_turns_stands_on_the_page(study: str) -> None:
+    for name, (value, low, high) in evidence_of(study).items():
         digits = 1 if value > 2 else 2
         assert f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})" in page(), name
+
+
+@pytest.mark.parametrize(
+    ("table", "one", "four"),
+    [
+        (0, ("0.4 to 0.9", "0.6 to 1.2"), ("1.2 to 2.3", "1.6 to 3.0")),
+        (1, ("11 to 15", "8"), ("14 to 21", "13 to 14")),
+    ],
+)
+def test_from_which_price_a_compiled_skyline_pays_is_what_the_page_says(
+    table: int, one: tuple[str, str], four: tuple[str, str]
+) -> None:
+    found = waiting(table, "compiled-waiting")
+    for rival, words in (("repairing-max", one), ("max-vectors-4", four)):
+        for front, said in zip(("skyline", "skyline-repaired"), words, strict=True):
+            prices = []
+            for policy in POLICIES:
+                less, more = (found[f"{name}@compiled@first", policy] for name in (front, rival))
+                prices.append((less["turn_us"] - more["turn_us"]) / (more["opened_in_all"] - less["opened_in_all"]))
+            ends = list(dict.fromkeys(f"{each:.{1 - table}f}" for each in sorted(prices)))
+            assert " to ".join(ends) == said and said in page()
 
 
 def test_both_runs_of_the_bounded_skylines_costs_are_told() -> None:

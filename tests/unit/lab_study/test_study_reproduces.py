@@ -43,6 +43,7 @@ def test_the_committed_journal_gives_the_committed_report() -> None:
 LATER = (
     *("constraints", "watched", "watched-synthetic", "range-filter", "compiled-fronts"),
     *("bounded-skyline", "bounded-skyline-cost", "by-request", "lazy-skyline", "lazy-requests", "prediction-curves"),
+    "compiled-waiting",
 )
 
 
