@@ -205,6 +205,10 @@ def _double(number: int, value: Any) -> bytes:
     return varint(number << 3 | 1) + struct.pack("<d", value) if value else b""
 
 
+_OFTEN_BYTES_MAX: Final = 1024
+"""Longer values are not the few that come again and again."""
+
+
 @lru_cache(4096)
 def _yaml(text: bytes) -> bytes:
     return yaml_text.write(orjson.loads(text)).replace(b"''", b'""')
@@ -212,7 +216,8 @@ def _yaml(text: bytes) -> bytes:
 
 def _any(number: int, value: Any) -> bytes:
     """A value of any kind, as YAML; the same few come again and again."""
-    return sized(number, sized(2, _yaml(orjson.dumps(value))))
+    text = orjson.dumps(value)
+    return sized(number, sized(2, _yaml(text) if len(text) <= _OFTEN_BYTES_MAX else _yaml.__wrapped__(text)))
 
 
 def _all(put: _Put) -> _Put:
@@ -270,6 +275,8 @@ def _parameters(number: int, values: Any) -> bytes:
 
 _PLACES: Final[dict[str, _Put]] = {
     "body": _within(1, put=_message("Body")),
+    "header": _within(2, 1, put=_message("Path")),  # Its fields have the numbers of a path's,
+    "formData": _within(2, 2, put=_message("Query")),  # and these those of a query's.
     "query": _within(2, 3, put=_message("Query")),
     "path": _within(2, 4, put=_message("Path")),
 }

@@ -283,7 +283,7 @@ class RemoteService:
             return False
         try:
             await self._refresh_swagger(address)
-        except (NoAnswer, StatusError, BadAuthority, ValueError) as error:
+        except (NoAnswer, StatusError, BadAuthority) as error:
             log.warning("the document of OpenAPI version 2 of the APIService %s: %s", self.name, error)
         return True
 
@@ -316,7 +316,7 @@ class RemoteService:
         return _converted(_bounded(objects(_read(body), "resources"), RESOURCES_MAX, "resources"))
 
     async def _refresh_swagger(self, address: str) -> None:
-        """Raises: NoAnswer, StatusError, BadAuthority; ValueError if the document cannot be merged."""
+        """Raises: NoAnswer, BadAuthority; StatusError, also if the document cannot be merged."""
         known = (("If-None-Match", self._tag),) if self._tag else ()
         opened = await self._opened(address, "/openapi/v2", (*_AGGREGATOR, *known))
         body = await opened.body(FOREIGN_BYTES_MAX, _ANSWER_S)

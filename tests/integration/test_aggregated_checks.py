@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 from types import SimpleNamespace
 from typing import Any
@@ -207,7 +208,7 @@ def test_without_connections_one_that_names_a_service_already_can_be_changed() -
 
 
 async def test_its_document_of_version_two_is_merged_as_it_was_last_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(remote_services, "_REFRESH_S", 0.0)
     monkeypatch.setattr(remote_services, "_RESYNC_S", 0.01)
@@ -236,7 +237,9 @@ async def test_its_document_of_version_two_is_merged_as_it_was_last_told(
     assert asked[0].headers["x-remote-user"] == ["system:aggregator"]
     tells(f"{ROOT}/b")
     await until(lambda: merged(f"{ROOT}/b"), "what is new is merged")
-    for broken in (b"[]", b'{"paths":1}', b" " * (FOREIGN_BYTES_MAX + 1)):
+    number = b'{"definitions":{"T":{"maximum":"a"}}}'
+    deep = b'{"definitions":{"T":%b{}%b}}' % (b'{"items":' * 240, b"}" * 240)
+    for broken in (b"[]", b'{"paths":1}', number, deep, b" " * (FOREIGN_BYTES_MAX + 1)):
         before = len(world.other.seen)
         world.other.says["/openapi/v2"] = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(broken), broken)
 
@@ -246,5 +249,9 @@ async def test_its_document_of_version_two_is_merged_as_it_was_last_told(
         await until(asked_again, "it is asked again")
         assert await merged(f"{ROOT}/b")
     await world.told("True")
+    told = [each.getMessage() for each in caplog.records]
+    for why in ("must be a JSON object", "are objects", "error: ", "100 levels", f"{FOREIGN_BYTES_MAX} bytes"):
+        assert any(why in each and "the document of OpenAPI version 2 of the APIService" in each for each in told), why
+    assert not [each.getMessage() for each in caplog.records if each.levelno > logging.WARNING]
     await world.core.done("DELETE", f"{SERVICES}/{NAME}")
     assert f"{ROOT}/b" not in (await world.ask("GET", "/openapi/v2"))[1]["paths"]
