@@ -85,6 +85,7 @@ def told(answer: Json) -> list[str]:
         lines.insert(0, f"held back by {held['plugin']}: {held['reason']}")
     if answer.get("extendersNotAsked"):
         lines.append(f"not asked, and may decide differently: extenders {', '.join(answer['extendersNotAsked'])}")
+    lines += [f"not placed by flow: {answer['withoutFlow']}"] if answer.get("withoutFlow") else []
     lines += [f"may be decided differently: {each}" for each in answer.get("caveats", ())]
     if answer["best"]:
         after = f"; runner-up: {answer['runnerUp']}" if answer["runnerUp"] else ""

@@ -315,6 +315,8 @@ def answer(
         # Extenders may count a query as granted. Which of them a pod concerns, its object says.
         concerned = scheduler.extenders.of(pod) if pod.body else scheduler.extenders.configs
         document["extendersNotAsked"] = [each.url_prefix for each in concerned]
+        if run.rounds is not None and concerned:
+            document["withoutFlow"] = "an extender is asked about it, so it is placed alone, by filters and scores"
     if question == "what-if":
         return document | ({} if held.is_success else {"heldBack": {"plugin": held.plugin, "reason": held.message}})
     document |= {"node": pod.node_name, "nowS": round(scheduler.clock.monotonic_s(), 6)}

@@ -88,8 +88,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "flow: pods that others select are one class whatever their labels", FLOW, "flow/rounds.py",
-        "own, labels_that_matter(pod), pod",
-        "own, None, pod",
+        "                labels = labels_that_matter(pod, topology, self._by_labels)",
+        "                labels = None",
         "equal specifications fit equally, mostly",
     ),
     SchedulerMutant(

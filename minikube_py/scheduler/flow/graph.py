@@ -146,6 +146,9 @@ class Graph:
         self._jobs: dict[str, _Job] = {}
         self._classes: list[_Own | None] = []
         self._tiers: list[int] = []
+        """For each index, the first of its machine classes; each leads to its machine."""
+        self._sharing: set[int] = set()
+        """The nodes from which arcs lead to machine classes."""
         self._ways: dict[EquivClass, list[_Ways]] = {}
         self._pods = 0
         self.failed: dict[int, ModelError] = {}
@@ -186,10 +189,13 @@ class Graph:
         self._pods = total = sum(each.task.count for each in classes)
         pairs = sum(len(each.slots) for each in classes)
         most = min(model.machine_classes, total, max(1, self._arcs_max // max(1, pairs)))
-        self._tiers = self._machine_classes(most) if len(classes) > 1 else [1] * most
+        self._tiers = [self._nodes + index * len(self.machine_slots) for index in range(most)]
+        self._nodes += most * len(self.machine_slots)
         self._price_leaves(machines)
         for number, each in enumerate(classes):
             self._classes.append(self._class(number, each))
+        if len(self._sharing) == 1:
+            self._lead_on()
         for job in self._jobs.values():
             self._add(job.node, SINK, job.count, job.cost)
         self._leave()
@@ -227,12 +233,14 @@ class Graph:
             self._supply = [(node, count) for node, count in self._supply if node != own.node]
         return self._problem()
 
-    def _machine_classes(self, most: int) -> list[int]:
-        """For each index, the first of its machine nodes; each leads to its machine."""
+    def _lead_on(self) -> None:
+        """Machine classes to which one node leads limit nothing that its arcs do not: these lead to the machines."""
         count = len(self.machine_slots)
-        first = [self._nodes + index * count for index in range(most)]
-        self._nodes += most * count
-        return first
+        first, last = self._tiers[0], self._tiers[-1] + count
+        for at, (start, end, *rest) in enumerate(self._chunks):
+            on = np.where((end >= first) & (end < last), 1 + (end - first) % count, end)
+            self._chunks[at] = (start, on, *rest)
+        self._tiers = []
 
     def _price_leaves(self, machines: Machines) -> None:
         asking = Asking(self._model.name, "machines", Task(_NOBODY))
@@ -251,12 +259,11 @@ class Graph:
         for chunk in self._chunks:
             used[chunk[1]] = True
         count = len(self.machine_slots)
-        bases = self._tiers if self._tiers[:1] != [1] else []
         arrives = np.zeros(count, np.int64)
-        for base in bases:
+        for base in self._tiers:
             arrives += used[base : base + count]
         straight = self._roomy(used[1 : 1 + count], arrives)
-        for base in bases:
+        for base in self._tiers:
             places = np.flatnonzero(used[base : base + count])
             ends = np.where(straight[places], SINK, 1 + places)
             used[ends] = True
@@ -414,6 +421,8 @@ class Graph:
         if len(tier.places):
             first = self._add(node, tier.places + tier.base, tier.room, tier.cost)
             own.parts.append(_Part(node, first, tier.places, label))
+            if tier.base > 1:
+                self._sharing.add(node)
 
     # --- reading the flow -------------------------------------------------------------------------------------------
 

@@ -18,14 +18,15 @@ from minikube_py.scheduler.configuration.own_args import Kind, anything, read_ar
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX
 from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
+from minikube_py.scheduler.topology import REQUIRED_ANTI_AFFINITY, Topology
 
 EquivClass = Hashable
 CLUSTER: Final = "cluster"
 """The equivalence class for any machine: Firmament's cluster aggregator."""
 
 TASK_TYPE: Final = "minikube-py.io/task-type"
-"""Pod label: sheep, rabbit, devil or turtle; default turtle."""
-TASK_TYPES: Final = ("turtle", "sheep", "rabbit", "devil")
+"""Pod label: sheep, rabbit, devil or turtle; default sheep, the first of Firmament's TaskDescriptor.TaskType."""
+TASK_TYPES: Final = ("sheep", "rabbit", "devil", "turtle")
 
 
 class Arc(NamedTuple):
@@ -56,12 +57,15 @@ def job_of(pod: PodInfo) -> str:
     return f"{pod.namespace}/{kind}/{name}"
 
 
-def labels_that_matter(pod: PodInfo) -> Hashable:
-    """The labels of a pod that selects others by labels: equal pods may be selected, too."""
+def labels_that_matter(pod: PodInfo, topology: Topology, by_others: bool) -> Hashable:
+    """What filters that read more than a node may read of its labels: the terms by which running pods shun it, and all
+    labels if it selects others by labels, as equal pods may be selected, too. `by_others`: all labels, too, as there
+    are custom filters of that kind."""
     spec = pod.spec
-    if not (spec.pod_affinity or spec.pod_anti_affinity or spec.spread):
-        return None
-    return pod.namespace, tuple(sorted(pod.labels.items()))
+    shun = frozenset(one.key for one in topology.carried_against(pod) if one.kind == REQUIRED_ANTI_AFFINITY)
+    if not (by_others or spec.pod_affinity or spec.pod_anti_affinity or spec.spread):
+        return shun
+    return shun, pod.namespace, tuple(sorted(pod.labels.items()))
 
 
 class Task:

@@ -71,7 +71,13 @@ class Random(Slots):
         return Arc(self.rng.randrange(MAX_ARC_COST // 3) + 1)
 
     def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
-        cost = [self.rng.randrange(MAX_ARC_COST // 2) + 1 for _ in range(len(machines))]
+        return self._drawn(machines, MAX_ARC_COST // 2)
+
+    def resource_nodes_to_resource_nodes(self, machines: Machines) -> Arcs:
+        return self._drawn(machines, MAX_ARC_COST // 4)
+
+    def _drawn(self, machines: Machines, most: int) -> Arcs:
+        cost = [self.rng.randrange(most) + 1 for _ in range(len(machines))]
         return Arcs(np.array(cost, np.int64), machines.free_slots)
 
 
@@ -190,7 +196,7 @@ class Net(_Tiers):
 
 class CpuMem(_Tiers):
     """Poseidon's: prefers the least and most balanced use of cpu and memory. Affinity costs are those of a pod without
-    preferences, 1,000 each; the taint cost is 0."""
+    preferences, 1,000 each; those of taints and of preferAvoidPods are 0."""
 
     name = "CPU_MEM"
     NO_PREFERENCE: Final = 2 * OMEGA

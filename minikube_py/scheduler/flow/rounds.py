@@ -41,6 +41,7 @@ from minikube_py.scheduler.flow.placement import NAME, FlowPlacement
 from minikube_py.scheduler.flow.problem import Infeasible
 from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, IntArray, PluginError
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
+from minikube_py.scheduler.own import Guarded
 from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
 from minikube_py.scheduler.scoring import Choice
 
@@ -140,6 +141,7 @@ class Rounds:
         self._priced_again = Later(scheduler, timers, plugin.args.retry_seconds)
         self._offered_again = Later(scheduler, timers, EVICT_AGAIN_S)
         wide = run.profile.wide
+        self._by_labels = any(isinstance(each, Guarded) for each in {**wide.pre_filters, **wide.filters}.values())
         # Scoring is not used.
         self._wide = wide._replace(pre_scorers={}, scorers=())
         self._local = run.profile.local._replace(pre_scorers={}, scorers=())
@@ -289,7 +291,7 @@ class Rounds:
 
     def _classes(self, pods: Iterable[QueuedPodInfo], started_s: float) -> list[_Class]:
         by_key: dict[Hashable, _Class] = {}
-        model = self._plugin.model
+        model, topology = self._plugin.model, self._columns.topology
         for queued in pods:
             if not self._is_waiting(queued):
                 continue
@@ -299,7 +301,8 @@ class Rounds:
             try:
                 own = model.task_key(task)
                 read = pod.uid if signature is None else signature
-                key = (read, task.job, own, labels_that_matter(pod), pod.preemption_policy)
+                labels = labels_that_matter(pod, topology, self._by_labels)
+                key = (read, task.job, own, labels, pod.preemption_policy)
                 found = by_key.setdefault(key, _Class(key, task.job, read))
             except raised() as error:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,16 +12,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler_world import settle
+from scheduler_objects import pod_object
+from scheduler_world import FakeApi, ManualClock, settle
 from test_flow_exchange import RUNS, labelled, leaving, worth
 from test_scheduler_flow import flow_config, flowing
 from virtual_time import run_virtually
 
+from minikube_py.cli.explain_pod import told
+from minikube_py.scheduler.extenders.config import ExtenderConfig
 from minikube_py.scheduler.flow import exchange, rounds
 from minikube_py.scheduler.flow.checking import Asking
 from minikube_py.scheduler.flow.model import Arc, ModelError, Task
 from minikube_py.scheduler.flow.models import IDLE_WATTS, MODELS, PEAK_WATTS
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
+from minikube_py.scheduler.scheduler import Scheduler
 
 BANDWIDTH = "minikube-py.io/net-rx-bandwidth"
 AMOUNTS = st.sampled_from((
@@ -376,3 +382,30 @@ async def test_no_graph_has_many_more_arcs_than_the_limit(monkeypatch: pytest.Mo
         assert len(set(world.where(*(f"p{number}" for number in range(30))))) == 30
         # Beside those to machines: from each class and to the sink.
         assert len(sizes) >= 10 and max(sizes) < 2 * 100
+
+
+class NobodyOutside:
+    async def post(self, url: str, body: bytes, tls: Any, timeout_s: float) -> Any:
+        raise AssertionError(f"{url} was asked")
+
+    async def close(self) -> None: ...
+
+
+async def test_a_pod_about_which_an_extender_is_asked_is_placed_without_a_flow_and_says_so() -> None:
+    """It would otherwise look as if the model did nothing."""
+    every = ExtenderConfig("http://a", prioritize_verb="p", weight=1)
+    some = replace(every, managed=frozenset({"example.com/port"}))
+    for extender, alone in ((every, True), (some, False)):
+        config = replace(flow_config(), extenders=(extender,))
+        api = FakeApi()
+        api.node("n1")
+        scheduler = Scheduler(api, ManualClock(), random.Random(1), config, NobodyOutside())
+        await scheduler.start()
+        for profile in ("flow", "default-scheduler"):
+            found = scheduler.ask("what-if", pod_object("p", cpu="1", schedulerName=profile), {})
+            assert found is not None
+            said = [line for line in told(found) if "flow" in line.lower()]
+            ours = "not placed by flow: an extender is asked about it, so it is placed alone, by filters and scores"
+            assert (ours in said) is (alone and profile == "flow")
+            assert bool(said) is (profile == "flow")
+        await scheduler.stop()

@@ -23,6 +23,7 @@ from virtual_time import run_virtually
 
 from minikube_py.lab.plugins.drawn import Words, drawn_case
 from minikube_py.lab.plugins.model_laws import columns_of
+from minikube_py.scheduler.configuration.files import with_own
 from minikube_py.scheduler.flow import Arc, CostModel, Machines, Task
 from minikube_py.scheduler.flow.exchange import Offer, Relieved, exchanges
 from minikube_py.scheduler.flow.graph import Graph, TaskClass
@@ -30,7 +31,9 @@ from minikube_py.scheduler.flow.model import Arcs
 from minikube_py.scheduler.flow.models import model_named
 from minikube_py.scheduler.flow.problem import Problem
 from minikube_py.scheduler.flow.solvers import NUMPY
-from minikube_py.scheduler.objects import PODS, project_pod
+from minikube_py.scheduler.framework import Code, CycleState, Status
+from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo, project_pod
+from minikube_py.scheduler.own import Guarded, OwnPlugin
 
 SEEDS = st.integers(0, 1 << 30)
 MACHINES = 4
@@ -319,14 +322,14 @@ async def test_a_round_has_no_more_arcs_from_machine_classes_than_allowed(arcs: 
         assert world.where("p1", "p2", "p3") == ["a", "a", "a"] and world.rounds.rounds == rounds
 
 
+def shuns(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
 @pytest.mark.parametrize("order", [("shunned", "other"), ("other", "shunned")])
 async def test_pods_that_others_may_shun_are_one_class_only_with_equal_labels(order: tuple[str, str]) -> None:
     """Node a has somebody who does not want one of them; c has room for one."""
-
-    def shuns(app: str) -> dict[str, Any]:
-        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}
-        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
     named = {name: {"cpu": cpu, "labels": {"kubernetes.io/hostname": name}} for name, cpu in (("a", "2"), ("c", "1"))}
     async with flowing(flow_config(costModel="TRIVIAL", modelArgs={"preferences": 0}), **named) as world:
         world.api.pod("there", cpu="1", nodeName="a", affinity=shuns("shunned"))
@@ -335,6 +338,39 @@ async def test_pods_that_others_may_shun_are_one_class_only_with_equal_labels(or
         await settle()
         assert world.where("shunned", "other") == ["c", "a"]
         assert (world.rounds.rounds, world.rounds.passes, world.rounds.repaired) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("where", ["ab", "a"])
+async def test_a_pod_that_running_pods_shun_decides_for_no_other(where: str) -> None:
+    """All are of one specification and owner; the first is welcome nowhere, or on b alone."""
+    named = {name: {"cpu": "8", "labels": {"kubernetes.io/hostname": name}} for name in "ab"}
+    async with flowing(**named) as world:
+        for name in where:
+            world.api.pod(f"on-{name}", nodeName=name, affinity=shuns("shunned"))
+        await settle()
+        world.pods("p0", cpu="1", metadata={"labels": {"app": "shunned"}})
+        others = [f"p{number}" for number in range(1, 9)]
+        for name in others:
+            world.pods(name, cpu="1", metadata={"labels": {"app": "other"}})
+        await settle()
+        assert set(world.where(*others)) == {"a", "b"}
+        assert world.where("p0") == ["" if where == "ab" else "b"]
+        assert None not in [world.rounds.decision(f"uid-default-{name}") for name in others]
+
+
+class Picky:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status(Code.UNSCHEDULABLE, "no") if pod.labels.get("app") == "shunned" else None
+
+
+async def test_a_filter_of_ones_own_that_reads_more_than_a_node_rejects_nobody_else() -> None:
+    own = {"Picky": OwnPlugin("Picky", lambda args, handle: Guarded("Picky", Picky()))}
+    async with flowing(with_own(flow_config(), own), a={"cpu": "8"}) as world:
+        world.pods("p0", cpu="1", metadata={"labels": {"app": "shunned"}})
+        world.pods("p1", "p2", cpu="1", metadata={"labels": {"app": "other"}})
+        await settle()
+        assert world.where("p0", "p1", "p2") == ["", "a", "a"]
+        assert None not in [world.rounds.decision(f"uid-default-{name}") for name in ("p1", "p2")]
 
 
 BUSY = """

@@ -14,7 +14,6 @@ from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow import CLUSTER, Arc, CostModel, Machine, MachineClass, Machines, Task, models
 from minikube_py.scheduler.flow.graph import Graph, TaskClass
-from minikube_py.scheduler.flow.model import TASK_TYPES
 from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.problem import Problem, faults
 from minikube_py.scheduler.flow.quincy import Rack
@@ -68,7 +67,8 @@ def arrays(found: Any, count: int) -> tuple[list[int], list[int]]:
 # --- constants ----------------------------------------------------------------------------------------------------
 
 CONSTANTS = [
-    # model, task -> unscheduled, task -> class, preemption, continuation
+    # model, task -> unscheduled, task -> class, preemption, continuation: of the functions of these names in
+    # src/scheduling/flow/*_cost_model.cc
     ("TRIVIAL", 5, 2, 0, 0),
     ("OCTOPUS", 1_000_000, 1, 1_000_000, 0),
     ("VOID", 0, 0, 0, 0),
@@ -93,6 +93,27 @@ def test_constants_are_firmaments(
     assert model.task_preemption(one).cost == preemption
     assert model.task_continuation(one).cost == continuation
     assert model.unscheduled_agg_to_sink("job").cost == 0
+
+
+OTHERS = [
+    # Constants that no price shows alone, as the sources have them.
+    ("NET", "machine_classes", 10),
+    ("QUINCY", "WAIT_FACTOR", 0.5),
+    ("QUINCY", "OFFSET", 2_592_000),
+    ("QUINCY", "TOR_COST", 1),
+    ("QUINCY", "CORE_COST", 2),
+    ("QUINCY", "PREFERRED", 0.1),
+    ("OCTOPUS", "BUSY", 100),
+    ("WHARE", "COST_LOWER_BOUND", 96),
+    # Ours: max_multi_arcs_for_cpu is 50.
+    ("CPU_MEM", "machine_classes", 10),
+    ("ELECTRICITY", "machine_classes", 10),
+]
+
+
+@pytest.mark.parametrize(("name", "constant", "value"), OTHERS)
+def test_other_constants(name: str, constant: str, value: float) -> None:
+    assert getattr(model_named(name, {}, random.Random(0)), constant) == value
 
 
 def test_all_models_that_are_listed_are_there() -> None:
@@ -133,11 +154,19 @@ def test_octopus_prices_a_machine_by_what_runs_there() -> None:
 
 
 def test_random_prices_stay_within_firmaments_bounds() -> None:
-    model = Cluster(a={}).told("RANDOM")
+    cluster = Cluster(a={}, b={})
+    model = cluster.told("RANDOM")
+    machines, drawn = cluster.machines, []
     for _ in range(200):
+        to_machines = arrays(model.equiv_class_to_resource_nodes(CLUSTER, machines), 2)[0]
+        below = arrays(model.resource_nodes_to_resource_nodes(machines), 2)[0]
+        assert all(1 <= cost <= 50_000_000 for cost in to_machines)
+        assert all(1 <= cost <= 25_000_000 for cost in below)
+        drawn += below
         assert 50_000_000 < model.task_to_unscheduled_agg(task()).cost <= 100_000_000
         assert -1 <= model.task_to_equiv_class_aggregator(task(), CLUSTER).cost < 100_000_000
         assert 1 <= model.task_to_resource_node(task(), None).cost <= 33_333_333
+    assert max(drawn) > 20_000_000 and len(set(drawn)) > 300
 
 
 @pytest.mark.parametrize(("waited_s", "seconds", "unscheduled"), [(0, "", 0), (7.25, "", 72), (7.25, "3", 300_000)])
@@ -213,13 +242,28 @@ def test_coco_penalties_are_firmaments(running: str, found: list[int]) -> None:
     cluster = Cluster(a={"pods": "10"})
     cluster.run("a", "r", **labelled(task_type=running))
     model = cluster.told("COCO")
-    for coming, cost in zip(TASK_TYPES, found, strict=True):
+    for coming, cost in zip(("turtle", "sheep", "rabbit", "devil"), found, strict=True):
         one = task(**labelled(task_type=coming))
         (ec,) = model.get_task_equiv_classes(one)
         assert arrays(model.equiv_class_to_resource_nodes(ec, cluster.machines), 1)[0] == [cost]
     # What all that runs there costs, more of it the fuller: e^(1/10) - 1 of the sum.
     summed = sum(found)
     assert model.interference(cluster.machine("a")) == int(2.718281828459045**0.1 * summed) - summed
+
+
+@pytest.mark.parametrize("labels", [{}, labelled(task_type="goat")])
+def test_a_pod_that_names_no_type_is_a_sheep(labels: dict[str, Any]) -> None:
+    """The first of the enum, which proto3 takes for a TaskDescriptor that says none."""
+    found = []
+    for of in (labels, labelled(task_type="sheep")):
+        cluster = Cluster(a={})
+        cluster.run("a", "r", **of)
+        model = cluster.told("COCO")
+        (ec,) = model.get_task_equiv_classes(task(**of))
+        assert task(**of).type == "sheep"
+        found.append(arrays(model.equiv_class_to_resource_nodes(ec, cluster.machines), 1)[0])
+    assert found == [[50], [50]]
+    assert cluster.told("WHARE")._beside["a"][1:] == (0, 0, 1, 0)
 
 
 def test_coco_prices_requests_by_the_least_and_by_the_most_that_machines_have() -> None:
