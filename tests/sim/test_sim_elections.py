@@ -28,11 +28,11 @@ def test_four_survivors_do_not_share_the_votes() -> None:
     assert found.terms.count(1) >= len(found.terms) - 1 and max(found.timeouts) < 2, sorted(found.timeouts)[-5:]
 
 
-@pytest.mark.parametrize("world", ["quiet", "far apart"])
-def test_who_is_refused_at_the_address_of_the_leader_waits_for_it_no_longer(world: str) -> None:
-    """Its process has ended, and its machine is on. A whole timeout would be 1 to 1.4, and a vote far apart 0.3 more."""
+@pytest.mark.parametrize(("world", "longest"), [("quiet", 0.9), ("far apart", 1.3)])
+def test_who_is_refused_at_the_address_of_the_leader_waits_for_it_no_longer(world: str, longest: float) -> None:
+    """Its process has ended, and its machine is on. With a whole timeout it would be 1 to 1.4, and votes."""
     found = ElectionWorld(0, WORLDS[world], silent=0).go()
-    assert max(found.timeouts) < 1.1, sorted(found.timeouts)[-5:]
+    assert max(found.timeouts) < longest, sorted(found.timeouts)[-5:]
 
 
 def undisturbed(monkeypatch: pytest.MonkeyPatch, *, leaders_too: bool) -> int:

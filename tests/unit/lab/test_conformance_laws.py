@@ -157,7 +157,7 @@ def test_what_is_wrong_is_found(kind: type[Structure]) -> None:
     found = found_in(kind)
     assert found is not None
     with pytest.raises(Broken) as again:
-        run(kind, found.program)
+        run(kind, found[0])
     assert again.value.law == found[1].law in WRONG[kind]
 
 

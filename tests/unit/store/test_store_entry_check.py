@@ -338,7 +338,9 @@ def test_members_that_end_at_a_junk_change_are_alike_once_they_run_this_release(
             net[id].receive(forged(net, id, b"junk", EntryKind.CHANGE, committed=True))
         net.settle()
         assert "a change of the configuration is not msgpack" in net.nodes[old.member_id].failed
-    assert net.put(b"/a").done and not any(node.failed for id, node in net.nodes.items() if id != old.member_id)
+    # A forged message may be of a later term than the leader's, which ends it: then the first outcome is unknown.
+    assert any(net.put(b"/a").done for _ in range(2))
+    assert not any(node.failed for id, node in net.nodes.items() if id != old.member_id)
     net.nodes[old.member_id].crash(power=False)
     net.nodes[old.member_id].start()
     assert net.put(b"/b").done
