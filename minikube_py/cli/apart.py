@@ -36,6 +36,10 @@ def judged_apart(judge: Callable[[Say], T], say: Say) -> T:
     Raises: what `judge` raises, if it is an error of ours or of the system; NoVerdict."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        # So a shell or supervisor may start a command. Then nobody learns how a process has ended, and its id may be
+        # another's already.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     (told, telling), (living, alive) = os.pipe(), os.pipe()
     pid = os.fork()
     if not pid:
@@ -61,9 +65,13 @@ class _Heard:
 
     def __init__(self, pid: int, pipe: Any, say: Say) -> None:
         self._pid, self._pipe, self._say = pid, pipe, say
-        self.ended = False
+        self._status: int | None = None
         self._step = "its code is loaded"
         self._waited_s = 0.0
+
+    @property
+    def ended(self) -> bool:
+        return self._status is not None
 
     def verdict(self) -> Any:
         while True:
@@ -89,30 +97,45 @@ class _Heard:
     def _bytes(self, size: int) -> bytes:
         found = b""
         while len(found) < size:
-            if select.select([self._pipe], [], [], LIFE_S)[0]:
+            # What the process had said before it ended still counts; those that hold its pipe are not waited for.
+            if select.select([self._pipe], [], [], 0.0 if self.ended else LIFE_S)[0]:
                 part = self._pipe.read(size - len(found))
                 if not part:
-                    self._gone(0)
+                    self._look(0)
+                    raise self._without_verdict()
                 found += part
+            elif self.ended:
+                raise self._without_verdict()
             else:
                 self._wait()
         return found
 
     def _wait(self) -> None:
         """Another LIFE_S is over."""
-        self._gone(os.WNOHANG)
+        self._look(os.WNOHANG)
         self._waited_s += LIFE_S
-        if self._waited_s % LONG_S == 0:
+        if not self.ended and self._waited_s % LONG_S == 0:
             print(f"after {self._waited_s:g} s still: {self._step}", file=sys.stderr, flush=True)
 
-    def _gone(self, how: int) -> None:
-        """Raises: NoVerdict, if the process has ended."""
-        pid, status = os.waitpid(self._pid, how)
-        if pid:
-            self.ended = True
-            code = os.waitstatus_to_exitcode(status)
-            by = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-            raise NoVerdict(f"no verdict: the code that is checked ended its process {by}, during: {self._step}")
+    def _look(self, how: int) -> None:
+        """Whether, and how, the process has ended."""
+        if not self.ended:
+            pid, status = os.waitpid(self._pid, how)
+            self._status = status if pid else None
+
+    def _without_verdict(self) -> NoVerdict:
+        assert self._status is not None
+        code = os.waitstatus_to_exitcode(self._status)
+        by = f"with exit code {code}" if code >= 0 else f"by {_name_of(-code)}"
+        return NoVerdict(f"no verdict: the code that is checked ended its process {by}, during: {self._step}")
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # Of the real-time signals, only the first and the last have names.
+        return f"signal {number}"
 
 
 def _child(judge: Callable[[Say], Any], telling: int, living: int) -> NoReturn:

@@ -12,6 +12,7 @@ from minikube_py.client.informer import Informer, InformerFactory
 from minikube_py.client.rest import Object, ResourceRef, RestClient
 from minikube_py.env import Clock, Rng, ended, run_until
 from minikube_py.errors import MinikubeError
+from minikube_py.own_code import told
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,8 @@ class Polled:
         self._task: asyncio.Task[None] | None = None
 
     def listen(self, take: Callable[[Sequence[Object]], Awaitable[None]]) -> None:
-        """`take` gets the objects of each answer; it must not raise."""
+        """`take` gets the objects of each answer. What it raises is a problem of that answer: another server's may hold
+        anything."""
         self._takes.append(take)
 
     def start(self) -> None:
@@ -69,17 +71,28 @@ class Polled:
             items = await run_until(self._clock, deadline_s, self._client.list(self._resource))
             if len(items) > POLL_OBJECTS_MAX:
                 problem = f"{len(items)} objects, and {POLL_OBJECTS_MAX} is the most that is read"
+            else:
+                problem = await self._taken(items)
         except TimeoutError:
             problem = f"no answer within {POLL_DEADLINE_S:g} s"
         except MinikubeError as error:
             problem = str(error)
+        except Exception as error:
+            problem = f"the answer cannot be read: {told(error)}"
         self._count("scheduler_plugin_polls_total", (("resource", what), ("result", "error" if problem else "success")))
         if problem != self.problem:
             self.problem = problem
             logger.warning("plugins read %s: %s", what, problem or "there is an answer again")
-        if not problem:
-            for take in self._takes:
+
+    async def _taken(self, items: Sequence[Object]) -> str:
+        """Why one of those that listen could not take it, or ""; the others have it."""
+        problem = ""
+        for take in self._takes:
+            try:
                 await take(items)
+            except Exception as error:
+                problem = f"the answer cannot be read: {told(error)}"
+        return problem
 
 
 class PluginInformers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,8 @@ from minikube_py.scheduler.flow.model import FORMS, CostModel, MachineClass, Mac
 from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.problem import COST_MAX, Problem, faults
 from minikube_py.scheduler.flow.solvers import available
-from minikube_py.scheduler.objects import project_pod
+from minikube_py.scheduler.framework import IntArray
+from minikube_py.scheduler.objects import PodInfo, project_pod
 from minikube_py.scheduler.reads import ReadPod, Reads
 
 COUNTS: Final = (1, 3, 40)
@@ -63,6 +64,23 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         self._asked[name] = None
         return getattr(self._model, name)
+
+
+class _Reading:
+    """A model that is given tasks which note what it reads of their pods."""
+
+    def __init__(self, model: CostModel, reads: Reads) -> None:
+        self._model = model
+        self._reads = reads
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        return (lambda *given: found(*map(self._seen, given))) if callable(found) else found
+
+    def _seen(self, given: Any) -> Any:
+        if not isinstance(given, Task):
+            return given
+        return Task(ReadPod(given.pod, self._reads), given.count, given.waited_s, given.job, given.node, given.ran_s)
 
 
 class World:
@@ -180,9 +198,8 @@ def waiting_never_helps(subject: Subject, case: Case) -> None:
 
 def one_seed_one_answer(subject: Subject, case: Case) -> None:
     first, second = (World(subject, case).graph()[1] for _ in range(2))
-    for name, one, other in zip(Problem._fields, first, second, strict=True):
-        if one is not None and (other is None or not np.array_equal(one, other)):
-            raise Broken("equal clusters and seeds have equal graphs", f"{name}: {one.tolist()} and {other}")
+    for name, one, other in _differing(first, second):
+        raise Broken("equal clusters and seeds have equal graphs", f"{name}: {one.tolist()} and {other.tolist()}")
 
 
 def solvers_agree(subject: Subject, case: Case) -> None:
@@ -227,27 +244,57 @@ def digest_of(target: str, args: Mapping[str, Any], seed: int) -> str:
 
 
 def one_class_one_price(subject: Subject, case: Case) -> None:
-    """The scheduler asks about one pod of those that are equal in `task_key`."""
+    """The scheduler asks about one pod of those that are equal in `task_key`: what the model reads of a pod is changed,
+    and another price needs another key."""
     world, reads = World(subject, case), Reads()
-    whole = world.tasks
-    world.tasks = [Task(ReadPod(task.pod, reads), task.count, task.waited_s, task.job) for task in whole]
+    world.model = _Reading(world.model, reads)  # type: ignore[assignment]
     world.graph()
-    for label in [each.removeprefix("label ") for each in reads.told if each.startswith("label ")]:
-        for task in whole:
-            key, problem = _priced(subject, case, task)
-            for value in (None, "0", "7"):
-                other, others = _priced(subject, case, _labelled(task, label, value))
-                if other == key and not _are_equal(problem, others):
-                    text = f"pod {task.name}: with {value} as label {label} another price, and the task_key is {key!r}"
-                    raise Broken("pods with equal task_key have equal prices", text)
+    subject.asked.update((f"{OF_A_POD}{name}", None) for name in reads.told if not _is_varied(name))
+    for task in world.tasks if reads.told.keys() - OF_A_CLASS else ():
+        key, problem = _priced(subject, case, task)
+        for what, pod in _siblings(task.pod, [each.pod for each in (*world.tasks, *world.running)], reads.told):
+            other, others = _priced(subject, case, Task(pod, task.count, task.waited_s, task.job))
+            if other == key and any(_differing(problem, others)):
+                text = f"pod {task.name}: with {what} another price, and the task_key is {key!r}"
+                raise Broken("pods with equal task_key have equal prices", text)
 
 
-def _labelled(task: Task, label: str, value: str | None) -> Task:
-    pod = copy(task.pod)
-    pod.labels = {name: each for name, each in pod.labels.items() if name != label}
-    if value is not None:
-        pod.labels[label] = value
-    return Task(pod, task.count, task.waited_s, task.job)
+OF_A_CLASS: Final = frozenset(("namespace", "controller", "preemption_policy", "priority", "whether it has labels"))
+"""In each class's key, or not seen by itself."""
+IDENTITY: Final = frozenset(("name", "key", "uid"))
+OF_A_POD: Final = "pod."
+
+
+def _is_varied(read: str) -> bool:
+    return read in OF_A_CLASS | IDENTITY | {"labels"} or read.startswith("label ")
+
+
+def _siblings(pod: PodInfo, others: Sequence[PodInfo], told: Mapping[str, None]) -> Iterator[tuple[str, PodInfo]]:
+    """Pods of the same class that differ from it in what was read, each with words for how."""
+    names = [each.removeprefix("label ") for each in told if each.startswith("label ")]
+    if "labels" in told:
+        names += [name for each in (pod, *others) for name in each.labels]
+        yield "its labels in another order", _with(pod, labels=dict(reversed([*pod.labels.items()])))
+        yield "no labels", _with(pod, labels={})
+    for name in dict.fromkeys(names):
+        left = {each: value for each, value in pod.labels.items() if each != name}
+        values = dict.fromkeys((None, "0", "7", *(each.labels.get(name) for each in others)))
+        for value in values:
+            labels = left if value is None else {**left, name: value}
+            yield f"{value} as label {name}", _with(pod, labels=labels)
+    for name in _names(pod, others) if IDENTITY & told.keys() else ():
+        yield f"{name} as its name", _with(pod, name=name, key=f"{pod.namespace}/{name}", uid=f"uid-{name}")
+
+
+def _names(pod: PodInfo, others: Sequence[PodInfo]) -> Mapping[str, None]:
+    return dict.fromkeys([*(each.name for each in others), *(f"{pod.name}{digit}" for digit in range(10))])
+
+
+def _with(pod: PodInfo, **fields: object) -> PodInfo:
+    found = copy(pod)
+    for name, value in fields.items():
+        setattr(found, name, value)
+    return found
 
 
 def _priced(subject: Subject, case: Case, task: Task) -> tuple[object, Problem]:
@@ -256,8 +303,15 @@ def _priced(subject: Subject, case: Case, task: Task) -> tuple[object, Problem]:
     return world.model.task_key(task), world.graph()[1]
 
 
-def _are_equal(one: Problem, other: Problem) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None)
+def _differing(one: Problem, other: Problem) -> Iterator[tuple[str, IntArray, IntArray]]:
+    """The names and both values of the parts in which they differ. No lower bounds are those of 0."""
+    for name, a, b in zip(Problem._fields, _bounded(one), _bounded(other), strict=True):
+        if a is not None and b is not None and not np.array_equal(a, b):
+            yield name, a, b
+
+
+def _bounded(problem: Problem) -> Problem:
+    return problem if problem.lower is not None else problem._replace(lower=np.zeros_like(problem.cost))
 
 
 LAWS: Final[Laws] = {
@@ -294,7 +348,8 @@ def _unjudged(kind: type, asked: Mapping[str, None]) -> list[str]:
     # The interface's form for many asks the one for a single machine.
     by_many = {**FORMS, "equiv_class_to_equiv_class": "equiv_class_to_machine_classes"}
     own = (point for point in POINTS if _has(kind, point) and point not in asked)
-    return [each for each in own if each not in by_many or _has(kind, by_many[each]) or by_many[each] not in asked]
+    found = [each for each in own if each not in by_many or _has(kind, by_many[each]) or by_many[each] not in asked]
+    return found + [each for each in asked if each.startswith(OF_A_POD)]
 
 
 def _words(subject: Subject) -> Words:

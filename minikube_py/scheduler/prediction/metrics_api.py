@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minikube_py.client.rest import Object, ResourceRef
+from minikube_py.errors import shown
 from minikube_py.fields import quantity
 from minikube_py.fields.times import parse_time
 from minikube_py.scheduler.framework import Handle
@@ -31,7 +32,7 @@ NAME: Final = "metrics.k8s.io"
 NODE_METRICS: Final = ResourceRef(NAME, "v1beta1", "nodes")
 POD_METRICS: Final = ResourceRef(NAME, "v1beta1", "pods")
 STALE_S: Final = 300.0
-"""The most that values count without a newer one, as load-watcher's."""
+"""The most that an object's values count while its timestamp stands still, as load-watcher's."""
 NEW_S: Final = 60.0
 """A pod that started within this time before the values is not in them, as upstream has it."""
 WINDOW: Final = 15
@@ -43,10 +44,19 @@ _SCALE: Final = {CPU: (-9, 1e6), MEMORY: (0, 1.0)}
 
 
 class Told(NamedTuple):
-    """What one object says: its key, and its usage in milli-cores and bytes."""
+    """What one object says: its key, its usage in milli-cores and bytes, and of when, by the clock of its node."""
 
     key: str
     usage: dict[str, float]
+    time_us: int
+
+
+class Heard(NamedTuple):
+    """An object's timestamp, and since when and until when answers had it, by the scheduler's monotonic clock."""
+
+    time_us: int
+    since_s: float
+    until_s: float
 
 
 class Unreadable(Exception):
@@ -57,15 +67,21 @@ def told_by(item: Any) -> Told:
     """Of NodeMetrics, or PodMetrics, whose containers count together. Raises: Unreadable."""
     try:
         metadata = item["metadata"]
-        namespace = metadata.get("namespace")
-        key = f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+        name, namespace = metadata["name"], metadata.get("namespace") or ""
     except (TypeError, KeyError, AttributeError):
-        raise Unreadable("an object without a name") from None
+        name = namespace = None
+    if not isinstance(name, str) or not isinstance(namespace, str):
+        raise Unreadable("an object without a name")
+    key = f"{namespace}/{name}" if namespace else name
     try:
         parts = [item["usage"]] if "containers" not in item else [each["usage"] for each in item["containers"]]
-        return Told(key, {resource: math.fsum(_amount(part, resource) for part in parts) for resource in RESOURCES})
+        usage = {resource: math.fsum(_amount(part, resource) for part in parts) for resource in RESOURCES}
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise Unreadable(f"{key}: {error}") from None
+    time = item.get("timestamp")
+    if (time_us := parse_time(time) if isinstance(time, str) else None) is None:
+        raise Unreadable(f"{key}: timestamp is {shown(time)}")
+    return Told(key, usage, time_us)
 
 
 def _amount(usage: Mapping[str, Any], resource: str) -> float:
@@ -73,7 +89,7 @@ def _amount(usage: Mapping[str, Any], resource: str) -> float:
     scale, units = _SCALE[resource]
     found = quantity.from_json(usage[resource]).saturated(scale)
     if usage[resource] is None or found < 0:
-        raise ValueError(f"{resource} is {usage[resource]}")
+        raise ValueError(f"{resource} is {shown(usage[resource])}")
     return found / units
 
 
@@ -86,7 +102,8 @@ class _ByMinute(Meter):
         super().__init__(None, NAME, handle.clock, keep)
         self._columns = handle.columns
         self._answers = 0
-        self._newest_us = -1
+        self._heard: dict[str, Heard] = {}
+        self._wrong = ""
         self._renewed_s = -math.inf
         handle.polled(self.resource).listen(self._take)
 
@@ -98,31 +115,46 @@ class _ByMinute(Meter):
         return self._answers if self.is_known else -1
 
     async def _take(self, items: Sequence[Object]) -> None:
-        found: dict[str, dict[str, float]] = {}
-        newest_us, wrong, times = self._newest_us, [], []
+        told: dict[str, Told] = {}
+        wrong: list[str] = []
         async for item in _in_turns(items):
             try:
-                key, usage = told_by(item)
-                time_us = parse_time(item.get("timestamp") or "")
-                if time_us is None:
-                    raise Unreadable(f"{key}: timestamp is {item.get('timestamp')}")
-            except (Unreadable, TypeError) as error:
+                each = told_by(item)
+            except Unreadable as error:
                 wrong.append(str(error))
                 continue
-            found[key] = usage
-            times.append((key, time_us))
-            newest_us = max(newest_us, time_us)
-        if wrong:
-            logger.warning("%d objects of %s say no usage, such as %s", len(wrong), self.name, wrong[0][:200])
-        for key, time_us in times:
-            # By their own clock: it may be another's.
-            if newest_us - time_us > STALE_S * 1e6:
-                del found[key]
-        if newest_us == self._newest_us:
+            # Pages, and several servers behind one name, may say an object twice.
+            if (twice := told.get(each.key)) is None or twice.time_us < each.time_us:
+                told[each.key] = each
+        self._say(wrong)
+        now_s, before = self._clock.monotonic_s(), self._heard
+        # An answer may lack one that comes again with the same values.
+        heard = {key: each for key, each in before.items() if now_s - each.until_s <= STALE_S}
+        found: dict[str, Mapping[str, float]] = {}
+        has_news = False
+        async for key, usage, time_us in _in_turns(list(told.values())):
+            # Clocks of nodes may be wrong: a timestamp is compared with the same object's former one only.
+            known = heard.get(key)
+            is_news = known is None or known.time_us != time_us
+            since_s = now_s if known is None or is_news else known.since_s
+            heard[key] = Heard(time_us, since_s, now_s)
+            has_news = has_news or is_news
+            if now_s - since_s <= STALE_S:
+                found[key] = usage
+        self._heard = heard
+        if not has_news:
             return
-        self._newest_us, self._renewed_s = newest_us, self._clock.monotonic_s()
+        self._renewed_s = now_s
         await self._keep(found)
         self._answers += 1
+
+    def _say(self, wrong: Sequence[str]) -> None:
+        """Once for each new reason."""
+        reason = min(wrong, default="")[:200]
+        if reason != self._wrong:
+            such = f", such as {reason}" if reason else ""
+            logger.warning("%d objects of %s say no usage%s", len(wrong), self.name, such)
+        self._wrong = reason
 
     async def _keep(self, found: Mapping[str, Mapping[str, float]]) -> None:
         raise NotImplementedError

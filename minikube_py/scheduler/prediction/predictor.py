@@ -8,7 +8,7 @@ Limit: Peak Prediction-driven Resource Overcommitment in Datacenters (EuroSys 20
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any, Final, NamedTuple
@@ -134,8 +134,9 @@ class Own(NamedTuple):
     peak: Callable[[Past], float]
 
 
-def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
+def predictor_named(target: str, args: Mapping[str, Any] | None = None, besides: Sequence[str] = ()) -> Any:
     """One of `PREDICTORS`, `FILE.py:CLASS`, `MODULE:CLASS`, or the name of an entry point of `minikube_py.predictors`.
+    `besides`: names that the caller knows, for the message.
 
     Raises: ConfigError, with the location and a remedy."""
     from minikube_py.scheduler.prediction.predictors import PREDICTORS
@@ -149,7 +150,7 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
         else:
             installed = {point.name: point for point in entry_points(group=GROUP)}
             if target not in installed:
-                names = ", ".join((*PREDICTORS, *installed))
+                names = ", ".join((*besides, *PREDICTORS, *installed))
                 raise ConfigError(f"there is no predictor {target!r}; the predictors are: {names}; or FILE.py:CLASS")
             kind = load(installed[target])
         predictor = kind(args) if args or (isinstance(kind, type) and issubclass(kind, Predictor)) else kind()

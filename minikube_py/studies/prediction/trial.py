@@ -33,7 +33,7 @@ def design_of(names: Sequence[str], usage: str, seeds: int, nodes: int) -> Desig
 def require_predictor(name: str) -> None:
     """Raises: ConfigError if no predictor has this name."""
     if (base := name if ":" in name else name.partition("+")[0]) not in Prediction().load("quick").raw["settings"]:
-        predictor_named(base)
+        predictor_named(base, besides=NAMES[:1])
 
 
 def tried(names: Sequence[str], usage: str, seeds: int, nodes: int, jobs: int) -> tuple[Measured, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,9 @@ OWN = {
     "predictor": ("from minikube_py.scheduler.prediction.predictors import Limits as Theirs", "peak"),
     "model": ("from minikube_py.scheduler.flow.models import Trivial as Theirs", "task_to_unscheduled_agg"),
 }
+
+
+STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
 def own(folder: Path, what: str, line: str) -> list[str]:
@@ -59,16 +63,62 @@ def test_code_that_ends_its_process_is_not_judged(
     assert "ended its process with exit code 0, during: " in printed.err
 
 
-def test_a_signal_is_named_and_so_is_the_step() -> None:
+@pytest.mark.parametrize("number", sorted(signal.valid_signals() - STOPS))
+def test_a_signal_is_named_and_so_is_the_step(number: int) -> None:
     def judge(say: apart.Say) -> int:
         say("the second of two steps")
-        os.kill(os.getpid(), 9)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
         return 1
 
     told: list[str] = []
-    with pytest.raises(NoVerdict, match="ended its process by SIGKILL, during: the second of two steps"):
+    if number in (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH):
+        assert judged_apart(judge, told.append) == 1
+        return
+    known = {each.value: each.name for each in signal.Signals}
+    text = f"ended its process by {known.get(number, f'signal {number}')}, during: the second of two steps"
+    with pytest.raises(NoVerdict, match=text):
         judged_apart(judge, told.append)
     assert told == ["the second of two steps"]
+
+
+def test_a_verdict_counts_that_arrives_after_the_last_look_at_the_pipe(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(apart, "LIFE_S", 0.01)
+    os.mkfifo(tmp_path / "gate")
+    # Larger than what one read gets.
+    verdict = list(range(10_000))
+
+    def judge(say: apart.Say) -> list[int]:
+        say((tmp_path / "gate").read_text())
+        return verdict
+
+    wait = apart._Heard._wait
+
+    def late(heard: apart._Heard) -> None:
+        monkeypatch.setattr(apart._Heard, "_wait", wait)
+        (tmp_path / "gate").write_text("opened")
+        os.waitid(os.P_PID, heard._pid, os.WEXITED | os.WNOWAIT)
+        wait(heard)
+
+    monkeypatch.setattr(apart._Heard, "_wait", late)
+    told: list[str] = []
+    assert judged_apart(judge, told.append) == verdict
+    assert told == ["opened"]
+
+
+@pytest.mark.parametrize(("line", "code"), [("pass", 0), ("os._exit(3)", 1), ("os.kill(os.getpid(), 9)", 1)])
+def test_a_starter_may_ignore_the_ends_of_processes(line: str, code: int, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "minikube_py", *own(tmp_path, "model", line)]
+    ended = subprocess.run(
+        words, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )  # fmt: skip
+    assert ended.returncode == code, ended.stderr
+    how = {"os._exit(3)": "with exit code 3", "os.kill(os.getpid(), 9)": "by SIGKILL"}.get(line)
+    assert f"ended its process {how}, during: " in ended.stderr if how else json.loads(ended.stdout)["holds"]
 
 
 def test_a_step_that_takes_long_is_named(

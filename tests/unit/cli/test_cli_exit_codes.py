@@ -74,7 +74,7 @@ def test_every_flag_judges_its_text_or_takes_any() -> None:
         ("bench flow --solver nope", "argument --solver: there is no solver 'nope'; the solvers are: "),
         ("bench flow --model nope", "argument --model: there is no cost model 'nope'; the models are: "),
         ("lab packing --pods default,nope", "argument --pods: there is no pod list 'nope'; there are cpu037, "),
-        ("lab prediction --predictor n-sigma,nope+risk", "there is no predictor 'nope'; the predictors are: limits, "),
+        ("lab prediction --predictor n-sigma,nope+risk", "there is no predictor 'nope'; the predictors are: reserved"),
         ("lab calls replay --nodes 10", "--nodes needs lab calls density; this is lab calls replay"),
         ("lab calls --departures", "--departures needs lab calls replay; this is lab calls density"),
         ("trace convert --lists --usage", "argument --usage: not allowed with argument --lists"),

@@ -96,11 +96,11 @@ WRONG_TIERS = {
 }
 
 
-def judged(tmp_path: Path, text: str, law: str) -> str:
+def judged(tmp_path: Path, text: str, law: str, examples: int = 25) -> str:
     path = tmp_path / "mine.py"
     path.write_text(text)
     subject = Subject(f"{path}:Mine", {}, {})
-    part = judge(law, subject, words_of(module_of(str(path))), 25, 0)
+    part = judge(law, subject, words_of(module_of(str(path))), examples, 0)
     return "" if part.failure is None else part.failure.shown or part.failure.wanted
 
 
@@ -113,6 +113,62 @@ def test_a_right_model_breaks_no_law(tmp_path: Path, law: str) -> None:
 def test_each_wrong_model_is_found_by_its_law(tmp_path: Path, law: str, old: str, new: str) -> None:
     assert old in RIGHT
     assert "pod " in judged(tmp_path, RIGHT.replace(old, new), law)
+
+
+READS = {
+    "one label": "('app' in task.labels)",
+    "its value": "(task.labels.get('app') == 'gold')",
+    "a copy of all labels": "('app' in dict(task.labels))",
+    "a walk over all labels": "sum(key == 'app' for key, value in task.labels.items())",
+    "all values": "('7' in task.labels.values())",
+    "how many labels": "len(task.labels)",
+    "the first label": "(next(iter(task.labels), '') == 'app')",
+    "all labels as text": "len(str(task.labels))",
+    "labels of the pod": "len(dict(task.pod.labels))",
+    "its name": "task.pod.name.endswith('1')",
+    "its key": "len(task.name)",
+    "its uid": "sum(map(ord, task.pod.uid))",
+}
+SHARED = {
+    "its namespace": "len(task.pod.namespace)",
+    "its namespace by its key": "len(task.name.partition('/')[0])",
+    "its specification": "task.request('cpu')",
+    "its owner": "len(task.job) + len(task.pod.controller or ())",
+    "its priority": "task.pod.priority",
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_whatever_a_price_reads_of_a_pod_must_be_in_its_key(tmp_path: Path, read: str) -> None:
+    price = RIGHT.replace("1_000_000 +", f"1_000_000 + {read} +")
+    assert "pods with equal task_key have equal prices" in judged(tmp_path, price, "task_key")
+    keyed = f"{price}\n    def task_key(self, task):\n        return {read}\n"
+    assert judged(tmp_path, keyed, "task_key", 5) == ""
+
+
+@pytest.mark.parametrize("read", SHARED.values(), ids=SHARED)
+def test_what_all_pods_of_a_class_have_needs_no_key(tmp_path: Path, read: str) -> None:
+    assert judged(tmp_path, RIGHT.replace("1_000_000 +", f"1_000_000 + {read} +"), "task_key", 5) == ""
+
+
+LEAST_FLOW = f"""{RIGHT}
+    def task_to_equiv_class_aggregator(self, task, ec):
+        return Arc(0, 1, LEAST)
+"""
+
+
+def test_a_least_flow_is_a_price(tmp_path: Path) -> None:
+    text = LEAST_FLOW.replace("LEAST", "int('app' in task.labels)")
+    assert "pods with equal task_key have equal prices" in judged(tmp_path, text, "task_key")
+    keyed = f"{text}\n    def task_key(self, task):\n        return 'app' in task.labels\n"
+    assert judged(tmp_path, keyed, "task_key", 5) == ""
+
+
+def test_fields_that_are_read_and_not_changed_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(RIGHT.replace("1_000_000 +", "1_000_000 + len(task.pod.volumes) + task.pod.priority +"))
+    assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 0
+    assert "\nno law looks at: pod.volumes\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("law", LAWS)

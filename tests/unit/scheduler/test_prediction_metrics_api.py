@@ -8,19 +8,21 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_world import FakeApi, ManualClock, failure, settle
+from virtual_time import run_virtually
 
 from minikube_py.client.transport import ApiResponse
 from minikube_py.scheduler import plugin_informers
 from minikube_py.scheduler.config import load
 from minikube_py.scheduler.configuration.checking import NoCluster, checked
 from minikube_py.scheduler.framework import CycleState
-from minikube_py.scheduler.objects import CPU, MEMORY
+from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo
 from minikube_py.scheduler.prediction import metrics_api
 from minikube_py.scheduler.prediction.metrics_api import Unreadable, told_by
 from minikube_py.scheduler.prediction.overcommit import OvercommitByPrediction
@@ -31,14 +33,23 @@ OLD = {"phase": "Running", "startTime": "2023-01-01T00:00:00Z"}
 PERIOD_S = plugin_informers.POLL_PERIOD_S * (1 + plugin_informers.POLL_JITTER)
 
 
+def time_of(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class Measured(FakeApi):
-    """`says`: by plural, objects' usage by name; or an answer, or None for none at all. `of_s`: their time."""
+    """`says`: by plural, objects' usage by name; or an answer, or None for none at all. `of_s`: their time; `ahead_s`:
+    how far the clocks of some are ahead. `still_s`: the times of some that stand still. `again`: the objects that an
+    answer has besides, whole."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
         self.clock = clock
         self.says: dict[str, Any] = {"nodes": {}, "pods": {}}
         self.of_s: float | None = None
+        self.ahead_s: dict[str, float] = {}
+        self.still_s: dict[str, float] = {}
+        self.again: list[Any] = []
         self.asked = 0
 
     async def request(self, method: str, path: str, *rest: Any, **more: Any) -> ApiResponse:
@@ -52,14 +63,14 @@ class Measured(FakeApi):
             assert isinstance(says, ApiResponse)
             return says
         at_s = self.clock.wall_s() if self.of_s is None else self.of_s
-        time = datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         items = []
         for name, (cpu, memory) in says.items():
             usage = {"cpu": cpu, "memory": memory}
             body = {"containers": [{"name": "c", "usage": usage}]} if path.endswith("pods") else {"usage": usage}
+            time = time_of(self.still_s.get(name, at_s + self.ahead_s.get(name, 0.0)))
             metadata = {"name": name, **({"namespace": "default"} if path.endswith("pods") else {})}
             items.append({"metadata": metadata, "timestamp": time, "window": "15s", **body})
-        return ApiResponse(200, json.dumps({"metadata": {}, "items": items}).encode())
+        return ApiResponse(200, json.dumps({"metadata": {}, "items": items + self.again}).encode())
 
 
 class Stage:
@@ -115,7 +126,7 @@ async def test_pods_that_started_after_the_values_count_as_expected() -> None:
         stage.api.pod("bound", nodeName="a", cpu="1")
         await settle()
         assert stage.score("a") == before + round(60 * 15 / 40), "1.5 times its request"
-        old = datetime.fromtimestamp(stage.clock.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        old = time_of(stage.clock.wall_s())
         stage.api.pod("bound", nodeName="a", cpu="1", status={"phase": "Running", "startTime": old})
         for _ in range(2):
             await stage.minute()
@@ -183,6 +194,82 @@ ANY = st.recursive(
     | st.dictionaries(st.sampled_from(("metadata", "name", "usage", "cpu", "memory", "containers", "x")), inner),
     max_leaves=12,
 )
+DEEP: Any = []
+for _ in range(1000):
+    DEEP = [DEEP]
+TIMES = [time_of(1_700_000_000 + shift_s) for shift_s in (0, 1, 299, 301, 86_400, 3e9, -86_400)]
+WRONG = [1, None, "", "x", -1, 1e300, "1e99999", [], DEEP]
+
+
+def mostly(*right: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from([*right * (100 // len(right)), *WRONG])
+
+
+AMOUNTS = st.fixed_dictionaries({"cpu": mostly("1", "250m"), "memory": mostly("1Gi", "0")})
+NAMED = st.fixed_dictionaries({"name": mostly("a", "b")}, optional={"namespace": mostly("default", "")})
+SAID = st.fixed_dictionaries(
+    {"metadata": NAMED, "timestamp": mostly(*TIMES, "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"), "usage": AMOUNTS},
+    optional={"containers": st.lists(st.fixed_dictionaries({"usage": AMOUNTS}), max_size=2) | st.sampled_from(WRONG)},
+)
+"""An object as of another server: near to what is right, and at the edges."""
+OBJECTS = st.lists(st.integers(0, 9).flatmap(lambda which: SAID if which else ANY), max_size=6)
+ANSWERS = st.tuples(OBJECTS, st.integers(1, 2))
+"""Objects, and how often the answer has all of them."""
+
+
+@pytest.mark.parametrize("kind", [metrics_api.NodeMeter, metrics_api.PodMeter])
+@given(answers=st.lists(ANSWERS, max_size=6))
+def test_whatever_answers_hold_an_amount_is_known_or_not(kind: Any, answers: list[tuple[list[Any], int]]) -> None:
+    async def told() -> None:
+        clock = ManualClock()
+        cluster = NoCluster()
+        listening: list[Any] = []
+        lent = SimpleNamespace(
+            clock=clock, columns=cluster.columns, polled=lambda _: SimpleNamespace(listen=listening.append)
+        )
+        meter = kind(lent, *([4] if kind is metrics_api.PodMeter else []))
+        for objects, times in answers:
+            await listening[0](objects * times)
+            clock.now_s += PERIOD_S
+        for node in ("a", "b"):
+            info = NodeInfo(node)
+            of = meter.load(info).of if kind is metrics_api.NodeMeter else {}
+            assert all(0 <= amount < float("inf") for figures in of.values() for amount in figures)
+
+    run_virtually(told)
+
+
+@pytest.mark.parametrize("fails", [RecursionError("deep"), KeyError("b"), ValueError("x"), OSError("net")])
+@pytest.mark.parametrize("where", ["client", "listener"])
+async def test_whatever_is_raised_about_an_answer_ends_no_poll(fails: Exception, where: str) -> None:
+    counted: list[Any] = []
+    heard: list[Any] = []
+
+    class Answers:
+        async def list(self, resource: Any) -> list[Any]:
+            if where == "client":
+                raise fails
+            return [1]
+
+    async def breaks(items: Any) -> None:
+        raise fails
+
+    async def hears(items: Any) -> None:
+        heard.append(items)
+
+    clock = ManualClock()
+    rest: Any = Answers()
+    count = lambda *given: counted.append(given)  # noqa: E731
+    polled = plugin_informers.Polled(metrics_api.NODE_METRICS, rest, clock, random.Random(1), count)
+    polled.listen(breaks)
+    polled.listen(hears)
+    polled.start()
+    await settle()
+    await clock.advance(PERIOD_S)
+    assert polled.failure is None and type(fails).__name__ in polled.problem
+    assert [labels[1] for _, labels in counted] == [("result", "error")] * 2
+    assert heard == ([[1]] * 2 if where == "listener" else [])
+    await polled.stop()
 
 
 @given(ANY)
@@ -208,3 +295,63 @@ def test_without_a_source_it_is_the_metrics_api_as_upstreams_default(kind: Any) 
     given: Any
     for given in ({}, {"metricProvider": {"type": "KubernetesMetricsServer"}}, {"watcherAddress": ""}):
         assert kind(given, NoCluster()).meter.name == "metrics.k8s.io"
+
+
+@pytest.mark.parametrize("ahead_s", [301.0, 86_400.0, -301.0, -86_400.0])
+async def test_a_node_whose_clock_is_wrong_blinds_nobody(ahead_s: float) -> None:
+    async with measured("TargetLoadPacking", {"nodes": {"a": ("2500m", "1Gi"), "b": ("2500m", "1Gi")}}) as stage:
+        both = stage.score("a"), stage.score("b")
+        assert min(both) > 0
+        stage.api.ahead_s["b"] = ahead_s
+        for _ in range(7):
+            await stage.minute()
+            assert (stage.score("a"), stage.score("b")) == both
+        del stage.api.ahead_s["b"]
+        for _ in range(7):
+            await stage.minute()
+            assert (stage.score("a"), stage.score("b")) == both, "its clock is right again"
+
+
+@pytest.mark.parametrize("gaps", [1, 2, 3])
+async def test_an_object_whose_own_time_stands_still_is_left_out(gaps: int) -> None:
+    says = {"a": ("2500m", "1Gi"), "b": ("2500m", "1Gi")}
+    async with measured("TargetLoadPacking", {"nodes": says}) as stage:
+        stage.api.still_s["b"] = stage.clock.wall_s()
+        for number in range(8):
+            # Some answers lack it, as those of a second server behind the same name.
+            stage.api.says["nodes"] = says if number % gaps == 0 else {"a": says["a"]}
+            await stage.minute()
+        stage.api.says["nodes"] = says
+        await stage.minute()
+        assert stage.score("a") > 0 and stage.score("b") == 0
+        del stage.api.still_s["b"]
+        await stage.minute()
+        assert stage.score("b") > 0
+
+
+async def test_an_object_that_is_said_twice_counts_once_and_by_its_newest() -> None:
+    def node(at_s: float, cpu: str) -> dict[str, Any]:
+        return {"metadata": {"name": "b"}, "timestamp": time_of(at_s), "usage": {"cpu": cpu, "memory": "1Gi"}}
+
+    async with measured("TargetLoadPacking", {"nodes": {"a": ("2500m", "1Gi"), "b": ("2500m", "1Gi")}}) as stage:
+        there = stage.score("b")
+        for shift_s in (-900.0, -1.0, 0.0):
+            stage.api.again = [node(stage.clock.wall_s() + shift_s, "9")] * 2
+            await stage.minute()
+            assert stage.score("b") == there
+
+
+async def test_each_new_reason_why_objects_say_no_usage_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with measured("TargetLoadPacking", {"nodes": {"a": ("2500m", "1Gi"), "b": ("x", "0")}}) as stage:
+        for _ in range(3):
+            await stage.minute()
+        assert caplog.text.count("1 objects of metrics.k8s.io say no usage, such as b") == 1
+        stage.api.says["nodes"]["a"] = ("-1", "0")
+        for _ in range(3):
+            await stage.minute()
+        assert caplog.text.count("2 objects of metrics.k8s.io say no usage, such as a") == 1
+        stage.api.says["nodes"] = {"a": ("1", "0")}
+        for _ in range(3):
+            await stage.minute()
+        assert caplog.text.count("0 objects of metrics.k8s.io say no usage") == 1
+        assert caplog.text.count("say no usage") == 3
