@@ -42,6 +42,7 @@ VALUES = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
 LATER = {each for each in FRONTS if each.startswith(("range-filter", "bounded-skyline", "by-request", "skyline-"))} | {
     "max-vectors-8",
     "max-vectors-16",
+    "refused",
 }
 """Fronts of later questions, which the first design does not name."""
 
