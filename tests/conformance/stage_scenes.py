@@ -146,7 +146,7 @@ def played(server: Server, url: str, drawn: Sequence[Scene], start: Callable[[],
             answer = server.ask(Ask("pod", "POST", PODS, pod))
             assert answer.code == 201, answer
         ends = {pod["metadata"]["name"]: end for pod, end in drawn}
-        patience.eventually(lambda: _phases(server) == ends, "all pods rest")
+        patience.eventually(lambda: _phases(server) == ends, lambda: f"all pods rest: {_unlike(_phases(server), ends)}")
         for name in ends:
             assert server.ask(Ask("delete", "DELETE", f"{PODS}/{name}")).code < 300
         held = [pod["metadata"]["name"] for pod, _ in drawn if "finalizers" in pod["metadata"]]
@@ -158,6 +158,11 @@ def played(server: Server, url: str, drawn: Sequence[Scene], start: Callable[[],
             assert server.ask(ask).code == 200
         patience.eventually(lambda: all(map(seen.gone, held)), "those that were held are gone")
         return seen.statuses
+
+
+def _unlike(found: dict[str, str], ends: dict[str, str]) -> str:
+    wrong = (name for name, end in ends.items() if found.get(name) != end)
+    return ", ".join(f"{name} is {found.get(name)!r}, not {ends[name]!r}" for name in wrong)
 
 
 def _phases(server: Server) -> dict[str, str]:

@@ -80,7 +80,7 @@ def docker(*arguments: str) -> str:
     return done.stdout
 
 
-def until(what: str, found: Callable[[], Any]) -> Any:
+def until(what: str | Callable[[], str], found: Callable[[], Any]) -> Any:
     """Polls until the answer is true; there is no event to wait for from outside."""
     return eventually(found, what, WITHIN_S, pause_s=0.5)
 

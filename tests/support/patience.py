@@ -24,8 +24,8 @@ class Deadline:
         self._within_s = max(within_s, PATIENCE_S)
         self._ends_s = time.monotonic() + self._within_s
 
-    def check(self, what: object) -> None:
-        assert time.monotonic() < self._ends_s, f"not within {self._within_s:g} s: {what}"
+    def check(self, what: str | Callable[[], str]) -> None:
+        assert time.monotonic() < self._ends_s, f"not within {self._within_s:g} s: {what() if callable(what) else what}"
 
 
 def patience() -> asyncio.Timeout:
@@ -52,7 +52,9 @@ async def until(
         await asyncio.sleep(PAUSE_S)
 
 
-def eventually(condition: Callable[[], Any], what: str, within_s: float = 0.0, pause_s: float = 0.02) -> Any:
+def eventually(
+    condition: Callable[[], Any], what: str | Callable[[], str], within_s: float = 0.0, pause_s: float = 0.02
+) -> Any:
     """As `until`, for plain code and expensive conditions."""
     deadline = Deadline(within_s)
     while not (found := condition()):

@@ -137,7 +137,7 @@ def test_a_journal_is_of_one_code_and_damage_is_noticed(
     assert run(*words) == 0 and len(counted) == 4
     whole = journal.read_bytes()
     first = capsys.readouterr().out
-    for old, new in ((b"12.25", b"99.25"), (b'"digest"', b'"digets"'), (b"abc", b"\xff\xfe")):
+    for old, new in ((b"12.25", b"99.25"), (b'"digest"', b'"digets"'), (b'"abc"', b'"\xff\xfe"')):
         journal.write_bytes(whole.replace(old, new, 1))
         counted.clear()
         assert run(*words) == 0
