@@ -22,6 +22,7 @@ from minikube_py.api.kinds.apiregistration import GROUP
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.kinds.discovery import ENDPOINTSLICES
 from minikube_py.apiserver.api_services import ApiServices, Known
+from minikube_py.apiserver.audit_requests import lasts
 from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.forwarding import Asked, Forwarder, Opened, Target, Tunnel
 from minikube_py.apiserver.inflight import Slots
@@ -186,7 +187,7 @@ class Aggregation:
         limit_s: float | None = self.server.limits.request_timeout_s
         if len(request.path.strip("/").split("/")) == 3 and request.path.startswith("/apis/"):
             limit_s = DISCOVERY_S
-        elif verb == "watch" or "follow" in request.query:
+        elif verb == "watch" or lasts(request.path, request.method, request.query):
             limit_s = None
         try:
             if upgrades:

@@ -7,6 +7,7 @@ Source: apiserver `pkg/endpoints/request/requestinfo.go`, `pkg/endpoints/filters
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES: Final = ("status", "finalize")
 _LASTING: Final = frozenset(("attach", "exec", "proxy", "log", "portforward"))
+_PERHAPS_LASTING: Final = re.compile(r"%|/(?:watch|attach|exec|proxy|log|portforward|debug)(?:/|$)")
+"""In the paths of all long-running requests but watches by option; reading the attributes of each would take longer."""
 _INTEGERS: Final = ("limit", "timeoutSeconds")
 
 
@@ -73,6 +76,11 @@ def is_long_running(asked: Attributes) -> bool:
     if asked.verb in ("watch", "proxy"):
         return True
     return asked.subresource in _LASTING if asked.is_resource else asked.path.startswith("/debug/pprof/")
+
+
+def lasts(path: str, method: str, query: Mapping[str, str]) -> bool:
+    """Whether a request that is no watch by its options is long-running."""
+    return bool(_PERHAPS_LASTING.search(path)) and is_long_running(attributes_of(path, method, query))
 
 
 def source_addresses(head: Head, peer: str) -> list[str]:

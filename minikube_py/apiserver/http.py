@@ -51,10 +51,13 @@ def sliced(body: bytes) -> Iterator[bytes]:
 
 
 class Connection(asyncio.Protocol):
-    """`incoming`: authenticated once a request on it has named a user."""
+    """`incoming`: authenticated once a request on it has named a user. While its client reads too slowly, since
+    `stalled_since_s`: `stalled_bytes` are written and `body_bytes` are of the body being sent. `answers`: what is sent
+    ends, and may wait for its client only so long; `waited_s` of that have passed."""
 
-    __slots__ = ("_audit_id", "_body_error", "_data_waiter", "_drained", "_reading_paused", "head_bytes",
-                 "incoming", "phase", "reader", "server", "shown", "stalled_bytes", "task", "transport")  # fmt: skip
+    __slots__ = ("_audit_id", "_body_error", "_data_waiter", "_drained", "_reading_paused", "answers", "body_bytes",
+                 "head_bytes", "incoming", "phase", "reader", "server", "shown", "stalled_bytes", "stalled_since_s",
+                 "task", "transport", "user", "waited_s")  # fmt: skip
 
     def __init__(self, server: HttpServer, incoming: Incoming) -> None:
         self.server = server
@@ -66,7 +69,10 @@ class Connection(asyncio.Protocol):
         self.shown: Shown | None = None
         self._audit_id = ""
         self.head_bytes = 0
-        self.stalled_bytes = 0
+        self.user = ""
+        self.answers = False
+        self.stalled_bytes = self.body_bytes = 0
+        self.stalled_since_s = self.waited_s = 0.0
         self._reading_paused = False
         self._data_waiter: asyncio.Future[None] | None = None
         self._body_error: StatusError | None = None
@@ -104,8 +110,6 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._drained = asyncio.get_running_loop().create_future()
-        self.stalled_bytes = self.transport.get_write_buffer_size()
-        self.server.stalled(self)
 
     def resume_writing(self) -> None:
         drained, self._drained = self._drained, None
@@ -131,9 +135,20 @@ class Connection(asyncio.Protocol):
     async def _drain(self) -> None:
         """Waits until the peer has read enough. Raises: ConnectionResetError."""
         if self._drained is not None:
+            self.stalled_bytes = self.transport.get_write_buffer_size()
+            self.server.stalled(self)
             await self._drained
         if self.transport.is_closing():
             raise ConnectionResetError("the connection is closed")
+
+    def _send(self, data: bytes) -> None:
+        """Writes in slices: the transport below TLS takes a whole write once, and does not say that it holds it."""
+        if len(data) <= WRITE_BUFFER_BYTES:
+            self.transport.write(data)
+            return
+        view = memoryview(data)
+        for at in range(0, len(data), WRITE_BUFFER_BYTES):
+            self.transport.write(view[at : at + WRITE_BUFFER_BYTES])
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -212,10 +227,12 @@ class Connection(asyncio.Protocol):
             if core.auditor is not None:
                 request.audit = core.auditor.seen(asked, self._audit_id, self._peer())
             request.receive = Body(self, asked)
+            self.user = request.user.name if request.user is not None else ""
             response = await core.handle(request)
             if warning:
                 response = response.warning(warning)
             lasting = self._lasting(asked, response)
+            self.answers, self.waited_s = lasting is None, 0.0
             if lasting is not None:
                 try:
                     return await lasting
@@ -234,8 +251,10 @@ class Connection(asyncio.Protocol):
             keep_alive = keep_alive and small and not asked.expects_continue and self._body_error is None
         if asked.method == "HEAD":
             self.transport.write(head(response, keep_alive, len(response.body), self._audit_id))
+        elif len(response.body) > GATHERED_BYTES:
+            await self._large(response, keep_alive)
         else:
-            self.transport.write(encode(response, keep_alive, self._audit_id))
+            self._send(encode(response, keep_alive, self._audit_id))
         return keep_alive
 
     def _peer(self) -> str:
@@ -293,7 +312,7 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the connection is closed")
         if self.phase == UPGRADED:
             self.server.enter(self, UPGRADED)
-        self.transport.write(data)
+        self._send(data)
         await self._drain()
 
     def body_is_late(self, timeout_s: float) -> None:
@@ -327,6 +346,18 @@ class Connection(asyncio.Protocol):
             return self._text(asked, response, response.text)
         return None
 
+    async def _large(self, response: Response, keep_alive: bool) -> None:
+        """Sends a large body without a copy of all of it. Raises: ConnectionResetError."""
+        start = head(response, keep_alive, len(response.body), self._audit_id)
+        self.body_bytes = len(response.body)
+        try:
+            for piece in sliced(response.body):
+                self._send(start + piece)
+                start = b""
+                await self._drain()
+        finally:
+            self.body_bytes = 0
+
     async def _pieces(self, asked: Head, response: Response, packed_above: int | None) -> bool:
         """Sends a large response in parts, with backpressure."""
         transport = self.transport
@@ -352,7 +383,7 @@ class Connection(asyncio.Protocol):
             if packer is not None:
                 made = [await self.server.pack(packer, b"".join(made), last)]
             end = LAST_CHUNK if chunked and last else b""
-            transport.write(start + (chunk(*made) if chunked else b"".join(made)) + end)
+            self._send(start + (chunk(*made) if chunked else b"".join(made)) + end)
 
         try:
             for piece in response.pieces:
@@ -403,7 +434,7 @@ class Connection(asyncio.Protocol):
             while batches := await stream.next(WRITE_BUFFER_BYTES):
                 if transport.is_closing():
                     return False
-                transport.write(encoding(batches[0]) if len(batches) == 1 else b"".join(map(encoding, batches)))
+                self._send(encoding(batches[0]) if len(batches) == 1 else b"".join(map(encoding, batches)))
                 batches = []
                 if self._drained is not None:
                     await self._drain()

@@ -16,6 +16,7 @@ from typing import Final
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, UPGRADED, Connection
 from minikube_py.apiserver.http_bytes import Packer
+from minikube_py.apiserver.unsent import Unsent
 from minikube_py.apiserver.workers import Workers
 from minikube_py.ports.bodies import Bodies
 from minikube_py.ports.descriptors import PROCESS, PortLimits
@@ -60,6 +61,7 @@ class HttpServer:
         self._stalled: dict[Connection, float] = {}
         self._heads_bytes = 0
         self.bodies = Bodies(limits.bodies_bytes_max)
+        self.unsent = Unsent[Connection](limits.unsent_bytes_max)
         self._workers: Workers | None = None
         self.refused: Counter[str] = Counter()
         self._packing: ThreadPoolExecutor | None = None
@@ -108,6 +110,7 @@ class HttpServer:
             "apiserver_connections_waiting": self.port.waiting_count,
             "apiserver_bodies_in_flight_bytes": self.bodies.held_bytes,
             "apiserver_unfinished_heads_bytes": self._heads_bytes,
+            "apiserver_unsent_answers_bytes": self.unsent.total_bytes,
         }
         for reason, count in (self.refused + self.port.ended).items():
             found[f'apiserver_connections_ended_total{{reason="{reason}"}}'] = count
@@ -129,6 +132,7 @@ class HttpServer:
         self._connections.pop(connection, None)
         self._phases.get(connection.phase, {}).pop(connection, None)
         self._stalled.pop(connection, None)
+        self.unsent.let_go(connection)
         self.head_read(connection)
         connection.incoming.left()
 
@@ -158,10 +162,18 @@ class HttpServer:
         connection.head_bytes = 0
 
     def stalled(self, connection: Connection) -> None:
-        self._stalled[connection] = self._clock.monotonic_s()
+        """Its client reads more slowly than it is written to."""
+        connection.stalled_since_s = self._stalled[connection] = self._clock.monotonic_s()
+        held_bytes = connection.stalled_bytes + connection.body_bytes
+        while (slow := self.unsent.hold(connection, connection.user, held_bytes)) is not None:
+            self._end(slow, "unsent_bytes_max")
+            if slow is connection:
+                break
 
     def moving(self, connection: Connection) -> None:
-        self._stalled.pop(connection, None)
+        if self._stalled.pop(connection, None) is not None:
+            self.unsent.let_go(connection)
+            connection.waited_s += self._clock.monotonic_s() - connection.stalled_since_s
 
     # --- deadlines --------------------------------------------------------------------------------------------------
 
@@ -194,6 +206,10 @@ class HttpServer:
                 self._stalled[connection] = now_s
             else:
                 self._end(connection, "write_timeout_s")
+        for connection in list(self._stalled):
+            waited_s = connection.waited_s + now_s - connection.stalled_since_s
+            if connection.answers and waited_s > limits.request_timeout_s:
+                self._end(connection, "request_timeout_s")
 
     def _late(self, phase: int, since_s: float) -> list[Connection]:
         late: list[Connection] = []
@@ -206,6 +222,7 @@ class HttpServer:
     def _end(self, connection: Connection, reason: str) -> None:
         self.refused[reason] += 1
         self._stalled.pop(connection, None)
+        self.unsent.let_go(connection)
         if connection.transport.get_write_buffer_size():
             connection.transport.abort()
         else:

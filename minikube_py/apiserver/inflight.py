@@ -1,6 +1,6 @@
 """Limits concurrent external requests: reads and writes separately; administrators are exempt.
 
-As upstream, watches and followed logs do not count.
+As upstream, long-running requests do not count: watches, proxies, logs and sessions.
 
 Source: apiserver `pkg/server/filters/maxinflight.go`.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minikube_py.api.errors import StatusError
+from minikube_py.apiserver.audit_requests import lasts
 from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request, Response, error_response
@@ -57,7 +58,7 @@ class InFlight:
         """The request's counter; None if it is exempt."""
         if request.receive is None or MASTERS in (request.user or ANONYMOUS).groups:
             return None
-        if verb == "watch" or "follow" in request.query:
+        if verb == "watch" or lasts(request.path, request.method, request.query):
             return None
         return self.reads if verb in _READS else self.writes
 

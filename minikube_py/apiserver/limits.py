@@ -26,6 +26,7 @@ class Limits:
     idle_timeout_s: float = 90.0
     upgraded_idle_timeout_s: float = 14_400.0
     write_timeout_s: float = 60.0
+    unsent_bytes_max: int = 256 << 20
     # Bodies
     body_bytes_max: int = 3 << 20
     bodies_bytes_max: int = 64 << 20

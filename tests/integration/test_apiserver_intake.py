@@ -8,6 +8,7 @@ import json
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from minikube_py.apiserver.auth import SCHEDULER
 from minikube_py.apiserver.http import Connection
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
 from tests.support.api_core import Core
 
@@ -99,6 +101,7 @@ LIMITS = Limits(
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     core = Core(tmp_path, LIMITS)
     core.tokens["scheduler-token"] = SCHEDULER
+    core.tokens["other-token"] = User("other", groups=("system:masters", "system:authenticated"))
     await core.start()
     http = HttpServer(core.api)
     served = Served(core, http, await http.start())
@@ -420,3 +423,80 @@ async def test_answers_that_are_not_read_hold_up_the_next_request(served: Served
     peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
     for _ in range(40):
         assert (await peer.answer())[0] == 200
+
+
+def _more_than(seen: int, http: HttpServer) -> bool:
+    return len(http._stalled) + http.refused["unsent_bytes_max"] > seen
+
+
+async def test_unread_answers_are_bounded_in_total_and_cost_whoever_holds_most(served: Served) -> None:
+    await served.core.done("POST", MAPS, {"metadata": {"name": "m"}, "data": {"x": "y" * 1_000_000}})
+    modest = await served.peer()
+    modest.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    # The kernel takes some megabytes of each connection.
+    for _ in range(16):
+        modest.send("GET", f"{MAPS}/m")
+    await served.until(lambda: served.http._stalled)
+    (spared,) = served.http._stalled
+    one_bytes = served.http.unsent.total_bytes
+    assert 1_000_000 < one_bytes < 2 << 20
+    served.http.unsent._limit_bytes = limit_bytes = 8 * one_bytes
+    for _ in range(30):
+        seen = len(served.http._stalled) + served.http.refused["unsent_bytes_max"]
+        peer = await served.peer()
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(16):
+            peer.send("GET", f"{MAPS}/m", token="other-token")
+        await served.until(partial(_more_than, seen, served.http))
+        assert served.http.metrics()["apiserver_unsent_answers_bytes"] <= limit_bytes
+    assert served.http.refused["unsent_bytes_max"] >= 30 - 8 and spared in served.http._stalled
+    for peer in served.peers:
+        peer.writer.transport.abort()  # type: ignore[attr-defined]
+    await served.until(lambda: not served.http._connections)
+    assert served.http.unsent.total_bytes == 0 and not served.http.unsent._by_user
+
+
+async def test_a_reader_that_reads_a_little_now_and_then_does_not_keep_its_place_for_long(served: Served) -> None:
+    object.__setattr__(served.core.api.limits, "list_slice", 1)
+    for i in range(60):
+        leader = {"control-plane.alpha.kubernetes.io/leader": "y" * 250_000}
+        await served.core.done("POST", "/api/v1/nodes", {"metadata": {"name": f"m{i}", "annotations": leader}})
+    slots = served.core.api.in_flight.reads
+    peer = await served.peer()
+    peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    peer.send("GET", "/api/v1/nodes", token="scheduler-token")
+    await served.until(lambda: served.http._stalled)
+    (connection,) = served.http._connections
+    assert slots.taken == 1
+    # Progress, which satisfies `write_timeout_s`, at each look.
+    for passed_s in (20.0, 40.0, 59.0):
+        connection.stalled_bytes += 1
+        served.later(passed_s)
+        assert slots.taken == 1 and not served.http.refused
+    connection.stalled_bytes += 1
+    served.later(LIMITS.request_timeout_s + 1)
+    assert served.http.refused == {"request_timeout_s": 1}
+    await served.until(lambda: slots.taken == 0)
+
+
+async def test_a_watch_may_wait_for_its_reader_as_long_as_that_reads_at_all(served: Served) -> None:
+    peer = await served.peer()
+    peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    peer.send("GET", f"{MAPS}?watch=true")
+    for i in range(12):
+        await served.core.done("POST", MAPS, {"metadata": {"name": f"m{i}"}, "data": {"x": "y" * 1_000_000}})
+    await served.until(lambda: served.http._stalled)
+    (connection,) = served.http._connections
+    connection.stalled_bytes += 1
+    served.later(2 * LIMITS.request_timeout_s)
+    assert not served.http.refused
+
+
+async def test_an_option_that_says_follow_takes_no_request_out_of_the_limits(served: Served) -> None:
+    slots = served.core.api.in_flight.writes
+    for _ in range(LIMITS.writes_in_flight_max):
+        slots.take()
+    peer = await served.peer()
+    for query in ("", "?follow=true", "?follow"):
+        peer.send("POST", f"{MAPS}{query}", b'{"metadata": {"name": "m"}}', token="scheduler-token")
+        assert (await peer.answer())[0] == 429
