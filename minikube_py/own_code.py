@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -144,30 +144,51 @@ def _own_modules(folder: Path) -> Iterator[None]:
     name that two folders have is in `sys.modules` for neither, and its import is refused."""
     own = _imported.setdefault(folder, {})
     beside = {each.stem for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
-    path = {Path(each).resolve() for each in sys.path}
-    elsewhere = {name for of, each in _imported.items() if of != folder for name in each}
-    others = {name: each for name, each in sys.modules.items() if _hides(name, each, folder, beside, elsewhere, path)}
+    path = {_resolved(os.path.abspath(each)) for each in sys.path}
+    elsewhere = _elsewhere(folder)
+    close = {name: sys.modules[name] for name in _close(beside | elsewhere)}
+    others = {name: each for name, each in close.items() if _hides(name, each, folder, beside, elsewhere, path)}
     for name in others:
         del sys.modules[name]
     sys.modules.update(own)
     before = set(sys.modules) - own.keys()
     sys.path.insert(0, str(folder))
-    if _Twice in sys.meta_path:
+    if any_twice := _Twice in sys.meta_path:
         sys.meta_path.remove(_Twice)
     try:
         yield
     finally:
         sys.path.remove(str(folder))
-        new = {name: each for name, each in sys.modules.items() if name not in before}
+        new = {name: sys.modules[name] for name in sorted(sys.modules.keys() - before)}
         own.update({name: each for name, each in new.items() if _owns(folder, name, _place(each), path - {folder})})
-        twice = [name for name in own if any(name in each for of, each in _imported.items() if of != folder)]
-        for name in twice:
+        twice = own.keys() & _elsewhere(folder)
+        for name in sorted(twice):
             sys.modules.pop(name, None)
-            for of in _folders(name):
-                _rename(_imported[of][name], f"{name.replace('.', '_')}@{list(_imported).index(of)}")
+            for number, modules in enumerate(_imported.values()):
+                if name in modules:
+                    _rename(modules[name], f"{name.replace('.', '_')}@{number}")
         sys.modules.update({name: each for name, each in others.items() if name not in twice})
-        if any(count > 1 for count in Counter(name for each in _imported.values() for name in each).values()):
+        if any_twice or twice:
             sys.meta_path.insert(0, _Twice)
+
+
+def _close(names: set[str]) -> list[str]:
+    """Loaded modules of those names, and within them. A file is loaded again and again, and a process has thousands of
+    modules: all are walked only for packages."""
+    loaded = names & sys.modules.keys()
+    within = tuple(f"{name}." for name in sorted(loaded) if hasattr(sys.modules[name], "__path__"))
+    return sorted(loaded) + [name for name in sys.modules if within and name.startswith(within) and name not in loaded]
+
+
+def _elsewhere(folder: Path) -> set[str]:
+    """Names of modules that files of other folders imported from there."""
+    return set().union(*(modules for of, modules in _imported.items() if of != folder))
+
+
+@cache
+def _resolved(place: str) -> Path:
+    """Of one on the path, where links stay: each is a walk over all folders above it."""
+    return Path(place).resolve()
 
 
 def _folders(name: str) -> list[Path]:

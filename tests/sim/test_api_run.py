@@ -11,7 +11,7 @@ from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.store.storage import WatchBatch
 
 CAUGHT_WITHIN = 120
-"""About one seed in 25 shows the first bug."""
+"""Of these seeds two show the first bug, and a third of them the second."""
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -68,11 +68,15 @@ def an_event_of_many_is_dropped(patch):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("plant", [a_list_does_not_ask_how_far_the_store_is, an_event_of_many_is_dropped],
-                         ids=lambda plant: plant.__name__)
-def test_a_planted_bug_is_found(plant, monkeypatch):
+@pytest.mark.parametrize(
+    ("plant", "first"),
+    [(a_list_does_not_ask_how_far_the_store_is, 88), (an_event_of_many_is_dropped, 1)],
+    ids=["a_list_does_not_ask_how_far_the_store_is", "an_event_of_many_is_dropped"],
+)
+def test_a_planted_bug_is_found(plant, first, monkeypatch):
+    """`first`: a seed that showed it when it was last looked for. Where histories change, another one may."""
     plant(monkeypatch)
-    for seed in range(CAUGHT_WITHIN):
+    for seed in sorted(range(CAUGHT_WITHIN), key=lambda seed: seed != first):
         if run_seed(seed).violations:
             print(f"{plant.__name__} was found by seed {seed}")
             return

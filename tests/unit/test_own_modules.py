@@ -163,10 +163,16 @@ def test_places_are_looked_up_of_modules_with_a_name_of_the_folder_alone(
         return place(module)
 
     monkeypatch.setattr(own_code, "_place", looked_up)
+    hides, resolve, judged, resolved = own_code._hides, Path.resolve, list[str](), list[Path]()
+    monkeypatch.setattr(own_code, "_hides", lambda *given: judged.append(given[0]) or hides(*given))
+    monkeypatch.setattr(Path, "resolve", lambda self: resolved.append(self) or resolve(self))
     for number in range(20):
         text = "import near17 as of\n" + CLASS
         assert made(files(tmp_path / f"v{number}", near17=f"CENTS = {number}\n", model2=text)).cents == number
     assert set(asked) == {"near17", "model2"} and len(asked) <= 20 * 6
+    assert {name.partition("@")[0] for name in judged} == {"near17", "model2"}
+    # Those on the path once, whatever is loaded.
+    assert len(resolved) <= len(sys.path) + 20 * 8
 
 
 def test_classes_of_two_files_of_one_name_are_pickled_and_have_type_hints(tmp_path: Path) -> None:
