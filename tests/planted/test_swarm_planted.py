@@ -37,8 +37,9 @@ def test_a_planted_bug_is_found_by_histories_of_a_control_plane(name: str) -> No
     assert search(mutant, CLUSTER_HISTORIES, "cluster").seed is not None, f"{name} ({mutant.why}) went unnoticed"
 
 
-def test_without_a_bug_the_same_histories_are_in_order() -> None:
-    assert search(None, HISTORIES // 2).seed is None
+def test_without_a_bug_a_history_is_in_order() -> None:
+    """In a copy, too: `tests/sim/test_swarm_histories.py` judges forty of the same on the code as it is."""
+    assert search(None, 1).seed is None
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from depth import DEEP
 from virtual_plants import PLANTS
-from virtual_workloads import GOLDEN, SEED, WIDE, WORKLOADS, digest_of, versions
+from virtual_workloads import GOLDEN, SEED, WORKLOADS, digest_of, versions
 
 TOP = Path(__file__).resolve().parents[2]
 SCRIPT = TOP / "tests" / "support" / "virtual_workloads.py"
 ONE = {"PYTHONHASHSEED": "1"}
-FOUND_BY_WIDE = ("set-of-quotas", "time-of-the-processor", "address-in-an-event")
+FOUND_BY = {"set-of-quotas": "quotas", "time-of-the-processor": "preemption", "address-in-an-event": "preemption"}
+"""By planted fault the workload that shows it; "scale" shows the others."""
 OTHER = {"PYTHONHASHSEED": "4242", "PYTHONMALLOC": "malloc"}
 
 
@@ -36,36 +37,25 @@ def without_dispatch() -> dict[str, str]:
     return {"NPY_DISABLE_CPU_FEATURES": " ".join(found)}
 
 
-def digests(environment: dict[str, str], *arguments: str) -> dict[str, str]:
+def both_digests(environments: tuple[dict[str, str], dict[str, str]], *arguments: str) -> list[dict[str, str]]:
+    """Of two processes that run at the same time, so that each takes processor time from the other."""
     paths = os.pathsep.join([str(TOP), str(SCRIPT.parent)])
-    answer = subprocess.run(
-        [sys.executable, str(SCRIPT), SEED, *arguments],
-        env={**os.environ, "PYTHONPATH": paths, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert answer.returncode == 0, answer.stderr
-    found: dict[str, str] = json.loads(answer.stdout)
-    return found
-
-
-@contextmanager
-def load() -> Iterator[None]:
-    """A process that takes what processor time there is, while the block lasts."""
-    burning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        burning.kill()
-        burning.wait()
+    command = [sys.executable, str(SCRIPT), SEED, *arguments]
+    with ExitStack() as ends:
+        running = []
+        for environment in environments:
+            around = {**os.environ, "PYTHONPATH": paths, **environment}
+            process = subprocess.Popen(command, env=around, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            running.append(ends.enter_context(process))
+            ends.callback(process.kill)
+        answers = [process.communicate(timeout=300) for process in running]
+        assert [process.returncode for process in running] == [0, 0], answers
+    return [json.loads(printed) for printed, _ in answers]
 
 
 @pytest.mark.timeout(400)
 def test_one_seed_comes_to_one_digest_in_any_process() -> None:
-    alone = digests(ONE)
-    with load():
-        beside = digests({**OTHER, **without_dispatch()})
+    alone, beside = both_digests((ONE, {**OTHER, **without_dispatch()}))
     assert alone == beside
     golden: dict[str, Any] = json.loads(GOLDEN.read_text())
     advice = "if histories are meant to change: python tests/support/virtual_workloads.py golden"
@@ -76,10 +66,11 @@ def test_one_seed_comes_to_one_digest_in_any_process() -> None:
 def test_another_seed_gives_another_history_with_the_same_outcome(name: str) -> None:
     golden: dict[str, str] = json.loads(GOLDEN.read_text())["digests"]
     # Each workload asserts what must hold at its end.
-    assert len({golden[name], *(digest_of(name, seed) for seed in ("2", "3"))}) == 3
+    others = ("2", "3") if DEEP else ("2",)
+    assert len({golden[name], *(digest_of(name, seed) for seed in others)}) == 1 + len(others)
 
 
 @pytest.mark.parametrize("fault", PLANTS)
 def test_what_makes_runs_differ_is_found(fault: str) -> None:
-    workload = WIDE if fault in FOUND_BY_WIDE else "scale"
-    assert digests(ONE, workload, "--plant", fault) != digests(OTHER, workload, "--plant", fault)
+    one, other = both_digests((ONE, OTHER), FOUND_BY.get(fault, "scale"), "--plant", fault)
+    assert one != other

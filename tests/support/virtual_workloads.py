@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy
 import orjson
-from wide_workload import wide_digest
+from wide_workload import PARTS, part_digest, wide_digest
 
 from minikube_py.client.leader_election import LeaderElector, Timing
 from minikube_py.client.rest import RestClient
@@ -281,6 +281,8 @@ def versions() -> dict[str, str]:
 def digest_of(name: str, seed: object) -> str:
     if name == WIDE:
         return wide_digest(f"{name} {seed}")
+    if name in PARTS:
+        return part_digest(name, f"{name} {seed}")
     with VirtualCluster(f"{name} {seed}", nodes_of(name)) as cluster:
         WORKLOADS[name](cluster)
         return cluster.digest

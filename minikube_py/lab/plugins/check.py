@@ -140,11 +140,10 @@ def in_other_processes(module: str, target: str, args: Mapping[str, Any], seed: 
         answers.append(ran.stdout.strip() if ran.returncode == 0 else (ran.stderr.strip().splitlines() or ["?"])[-1])
         if ran.returncode:
             part.failure = Failure("it answers in any process", answers[-1])
-    if part.failure is None and answers[0] != answers[1]:
-        text = "look for the order of a set, for hash(), id(), time or random"
-        part.failure = Failure(
-            "equal clusters have equal answers in any process", f"{answers[0]} and {answers[1]}; {text}"
-        )
+            return part
+    if answers[0] != answers[1]:
+        text = f"{answers[0]} and {answers[1]}; look for the order of a set, for hash(), id(), time or random"
+        part.failure = Failure("equal clusters have equal answers in any process", text)
     return part
 
 
