@@ -1,4 +1,4 @@
-"""The only access to the outside: clock, randomness, disk, external servers.
+"""The only access to the outside: clock, randomness, disk, external servers; and whose work the event loop does next.
 
 Everything that waits, writes or calls is handed one of these. Tests and the simulator inject their own; the `System*`
 classes are the real ones.
@@ -16,9 +16,11 @@ import stat
 import sys
 import time
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TextIO, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TextIO, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
@@ -27,6 +29,8 @@ Rng = random.Random
 ZEROS_BYTES = 1 << 20
 FILE_BYTES_MAX = 256 << 20
 """Limit of a configuration, credentials or manifest file."""
+STEPS_AT_ONCE: Final = 2_000
+"""Between two turns of the loop, of all that take turns together. A step is work of a few microseconds."""
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
@@ -55,6 +59,76 @@ class SystemClock:
 
     async def sleep(self, duration_s: float) -> None:
         await asyncio.sleep(duration_s)
+
+
+class Turns:
+    """Whose slice of work is next, however many work at once: first come, first served, slices of STEPS_AT_ONCE
+    together in each turn of the loop. After `asyncio.sleep(0)`, all of them would work in each turn, and others would
+    wait for the sum."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._scheduled = False
+        self.number = 0
+        """Of the turn: what was granted in an earlier one has lapsed."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits, or works in this turn."""
+        return self._scheduled
+
+    async def next(self, steps: int) -> None:
+        """Returns when so many steps may be taken, at once."""
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiting.append((waiter, steps))
+        if not self._scheduled:
+            self._scheduled = True
+            loop.call_soon(self._give)
+        await waiter
+
+    def _give(self) -> None:
+        self.number += 1
+        left = STEPS_AT_ONCE
+        while self._waiting and (left >= self._waiting[0][1] or left == STEPS_AT_ONCE):
+            waiter, steps = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                left -= steps
+        self._scheduled = left < STEPS_AT_ONCE
+        if self._scheduled:
+            # After these slices, whose ends may ask for another one.
+            asyncio.get_running_loop().call_soon(self._give)
+
+
+_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()
+
+
+def turns() -> Turns:
+    """Those of the running loop."""
+    loop = asyncio.get_running_loop()
+    found = _TURNS.get(loop)
+    if found is None:
+        found = _TURNS[loop] = Turns()
+    return found
+
+
+class Slices:
+    """One piece of work that grows with what others have made: it spends its steps, and goes on in the next slice."""
+
+    __slots__ = ("_left", "_size")
+
+    def __init__(self, size: int = STEPS_AT_ONCE // 2) -> None:
+        """`size`: the steps of one slice; the first one begins at once."""
+        self._left = self._size = size
+
+    async def spend(self, steps: int = 1) -> None:
+        """Call it before so many steps are taken."""
+        self._left -= steps
+        if self._left < 0:
+            granted = max(self._size, steps)
+            await turns().next(granted)
+            self._left = granted - steps
 
 
 async def run_until(clock: Clock, deadline_s: float, work: Awaitable[T]) -> T:

@@ -6,6 +6,7 @@ Source: apiserver `pkg/admission/plugin/webhook/predicates`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Generic, TypeVar
 
 import orjson
 
@@ -17,6 +18,13 @@ from minikube_py.api.selectors import LabelSelector
 from minikube_py.apiserver.admission import Attributes, Operation
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.env import Slices
+
+H = TypeVar("H")
+KEPT_MAX: Final = 64
+"""Kinds of writes whose webhooks or policies are kept."""
+HOOKS_AT_ONCE: Final = 200
+"""Their rules are looked at in one step."""
 
 
 def rule_matches(rule: Json, of: Operation, kind: Kind) -> bool:
@@ -62,6 +70,46 @@ def matched_kind(rules: Sequence[Json], equivalent: bool, of: Operation, name: s
     if any(rule_matches(rule, of, of.kind) for rule in named):
         return of.kind
     return next((kind for rule in named for kind in kinds if rule_matches(rule, of, kind)), None)
+
+
+class Candidates(Generic[H]):
+    """The hooks whose rules may match a write, with their places among all. Kept by all that rules look at."""
+
+    def __init__(self, rules_of: Callable[[H], Iterable[Json]]) -> None:
+        self._rules_of = rules_of
+        self._hooks: Sequence[H] = ()
+        self._registry: Registry | None = None
+        self._known: dict[tuple[str, Kind, str, bool], list[tuple[int, H]]] = {}
+
+    def may_exist(self, hooks: Sequence[H], of: Operation, registry: Registry) -> bool:
+        """True, too, if there are too many hooks to look at in one step."""
+        found = self._found(hooks, of, registry)
+        if found is None and len(hooks) <= HOOKS_AT_ONCE:
+            found = [each for each in enumerate(hooks) if any_matches(self._rules_of(each[1]), of, registry)]
+            self._keep(found, hooks, of, registry)
+        return found is None or bool(found)
+
+    async def of(self, hooks: Sequence[H], of: Operation, registry: Registry) -> list[tuple[int, H]]:
+        found = self._found(hooks, of, registry)
+        if found is None:
+            found, slices = [], Slices()
+            for each in enumerate(hooks):
+                rules = [*self._rules_of(each[1])]
+                await slices.spend(1 + len(rules))
+                if any_matches(rules, of, registry):
+                    found.append(each)
+            self._keep(found, hooks, of, registry)
+        return found
+
+    def _found(self, hooks: Sequence[H], of: Operation, registry: Registry) -> list[tuple[int, H]] | None:
+        if hooks is self._hooks and registry is self._registry:
+            return self._known.get((of.verb, of.kind, of.sub, bool(of.namespace)))
+        return None
+
+    def _keep(self, found: list[tuple[int, H]], hooks: Sequence[H], of: Operation, registry: Registry) -> None:
+        if hooks is not self._hooks or registry is not self._registry or len(self._known) == KEPT_MAX:
+            self._hooks, self._registry, self._known = hooks, registry, {}
+        self._known[of.verb, of.kind, of.sub, bool(of.namespace)] = found
 
 
 class Namespaces:

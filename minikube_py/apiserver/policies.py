@@ -21,10 +21,11 @@ from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_o
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
 from minikube_py.apiserver.admission import Attributes, Operation, Plugin
-from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind
+from minikube_py.apiserver.admission_rules import Candidates, Namespaces, matched_kind
 from minikube_py.apiserver.authorizing import Asking
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhooks import seen_by_expressions, views_of
+from minikube_py.env import Slices
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.versioned import Views
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 P = TypeVar("P", bound=Policy)
 _name_of: Final = attrgetter("name")
 _FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
+_HOOK_STEPS: Final = 4
 _NOTE_BYTES_MAX: Final = 10 << 10
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _OF_NAMESPACE: Final = (
@@ -128,6 +130,7 @@ class Policies(Plugin, Generic[P]):
         self._registry = registry
         self._seen = (-1, -1)
         self._hooks: list[Hook[P]] = []
+        self._candidates: Candidates[Hook[P]] = Candidates(lambda hook: hook.resources.spec.get("resourceRules") or ())
         self._compiled: dict[bytes, tuple[int, P]] = {}
 
     def _policy(self, spec: Json) -> P:
@@ -141,8 +144,7 @@ class Policies(Plugin, Generic[P]):
         kind = operation.kind
         if kind in ADMISSION_KINDS or not (kind.stored or kind is BINDINGS):
             return False
-        rules = (rule for hook in self.hooks() for rule in hook.resources.spec.get("resourceRules") or ())
-        return any_matches(rules, operation, self._registry())
+        return self._candidates.may_exist(self.hooks(), operation, self._registry())
 
     def hooks(self) -> list[Hook[P]]:
         """By policy name, then binding name."""
@@ -174,8 +176,9 @@ class Policies(Plugin, Generic[P]):
         return self._hooks
 
     async def invocations(self, views: Views) -> AsyncIterator[Invocation[P] | Failure]:
-        attributes = views.attributes
+        attributes, slices = views.attributes, Slices()
         for hook in self.hooks():
+            await slices.spend(_HOOK_STEPS)
             fails = hook.spec.get("failurePolicy") != "Ignore"
             try:
                 kind = await self._matched(hook.resources, attributes)

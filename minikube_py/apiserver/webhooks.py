@@ -25,16 +25,16 @@ from minikube_py.api.patch import JSON_PATCH
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import EVERYTHING, LabelSelector
 from minikube_py.apiserver.admission import Attributes, Invoked, Operation, Plugin, in_order
-from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind
+from minikube_py.apiserver.admission_rules import Candidates, Namespaces, matched_kind
 from minikube_py.apiserver.audit_policy import REQUEST
 from minikube_py.apiserver.authorizing import Asking
 from minikube_py.apiserver.outgoing import NoDoor
 from minikube_py.apiserver.preparing import Body, key_of
-from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.apiserver.watch_cache import Entry, WatchCache
 from minikube_py.apiserver.webhook_answers import Patched, Review, patched
 from minikube_py.apiserver.webhook_calls import Caller, CallFailed
 from minikube_py.apiserver.work import is_large_patch
-from minikube_py.env import Rng
+from minikube_py.env import Rng, Slices
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.versioned import Views
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _KEY: Final = "webhook.admission.k8s.io/"
 _HARMLESS: Final = ("None", "NoneOnDryRun")
+_HOOK_STEPS: Final = 4
 
 
 class Hook(NamedTuple):
@@ -92,6 +93,8 @@ class Webhooks(Plugin):
         self._registry = registry
         self._rng = rng
         self._hooks: tuple[int, list[Hook]] = (-1, [])
+        self._of_entry: dict[bytes, tuple[Entry, list[Hook]]] = {}
+        self._candidates: Candidates[Hook] = Candidates(lambda hook: hook.spec.get("rules") or ())
 
     def idle(self, kind: Kind, namespace: str) -> bool:
         return self._cache is None or not self._cache.entries
@@ -100,8 +103,11 @@ class Webhooks(Plugin):
         """Webhooks do not apply to webhook configurations."""
         if operation.kind in ADMISSION_KINDS:
             return False
-        rules = (rule for hook in self.hooks() for rule in hook.spec.get("rules") or ())
-        return any_matches(rules, operation, self._registry())
+        return self._candidates.may_exist(self.hooks(), operation, self._registry())
+
+    async def _candidates_for(self, attributes: Attributes) -> list[tuple[int, Hook]]:
+        """Those whose rules may match the write, with their places."""
+        return await self._candidates.of(self.hooks(), attributes.of, self._registry())
 
     def hooks(self) -> list[Hook]:
         """By configuration name, then in configured order."""
@@ -109,9 +115,12 @@ class Webhooks(Plugin):
         if cache is None:
             return []
         if self._hooks[0] != cache.last_change:
-            found = (entry.decode() for entry in cache.entries.values())
-            ordered = sorted(found, key=lambda each: each["metadata"]["name"])
-            self._hooks = (cache.last_change, [hook for each in ordered for hook in _hooks_of(each)])
+            known, kept = self._of_entry, {}
+            for key, entry in sorted(cache.entries.items()):
+                of, hooks = known.get(key, (None, []))
+                kept[key] = entry, hooks if of is entry else [*_hooks_of(entry.decode())]
+            self._of_entry = kept
+            self._hooks = (cache.last_change, [hook for _, hooks in kept.values() for hook in hooks])
         return self._hooks[1]
 
     async def _asks(self, hook: Hook, views: Views) -> Kind | None:
@@ -255,9 +264,10 @@ class MutatingWebhooks(Webhooks):
     kind = MUTATING
 
     async def admit(self, attributes: Attributes) -> None:
-        invoked, views = Invoked.begin(self.name, attributes), views_of(attributes, self._caches)
+        invoked, views, slices = Invoked.begin(self.name, attributes), views_of(attributes, self._caches), Slices()
         try:
-            for at, hook in enumerate(self.hooks()):
+            for at, hook in await self._candidates_for(attributes):
+                await slices.spend(_HOOK_STEPS)
                 kind = await self._asks(hook, views)
                 if kind is None or (attributes.reinvoked and hook.id not in invoked.again):
                     continue
@@ -330,7 +340,11 @@ class ValidatingWebhooks(Webhooks):
 
     async def validate(self, attributes: Attributes) -> None:
         views = views_of(attributes, self._caches)
-        matched = [(hook, kind) for hook in self.hooks() if (kind := await self._asks(hook, views)) is not None]
+        matched, slices = [], Slices()
+        for _, hook in await self._candidates_for(attributes):
+            await slices.spend(_HOOK_STEPS)
+            if (kind := await self._asks(hook, views)) is not None:
+                matched.append((hook, kind))
         asked = [(hook, kind, await views.of(kind)) for hook, kind in matched]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._validate(*each, at)) for at, each in enumerate(asked)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from minikube_py.containers import turns
+from minikube_py import env
 
 STEPS_MAX: Final = 5_000_000
 """Of one session: a command of `exec`, or a container's main process."""
@@ -28,7 +28,7 @@ class Account:
         self.steps = 0
         self.variables_bytes = 0
         self._left, self._turn = 0, -1
-        self._turns: turns.Turns | None = None
+        self._turns: env.Turns | None = None
 
     async def spend(self, steps: int) -> None:
         """Returns when these steps may be taken. Raises: Spent."""
@@ -37,9 +37,9 @@ class Account:
             raise Spent(f"more than {STEPS_MAX} steps in one session, which is the limit")
         mine = self._turns
         if mine is None:
-            mine = self._turns = turns.turns()
+            mine = self._turns = env.turns()
         if self._left < steps or self._turn != mine.number:
-            granted = max(steps, turns.STEPS_AT_ONCE if self._turn == mine.number else FIRST_STEPS)
+            granted = max(steps, env.STEPS_AT_ONCE if self._turn == mine.number else FIRST_STEPS)
             await mine.next(granted)
             self._left, self._turn = granted, mine.number
         self._left -= steps

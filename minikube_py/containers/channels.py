@@ -21,7 +21,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from minikube_py.containers.spdy import STREAMS_MAX, Data, Ended, Malformed, Opened, Spdy
-from minikube_py.containers.turns import turns
+from minikube_py.env import turns
 
 log = logging.getLogger(__name__)
 UNREAD_BYTES_MAX: Final = 256 << 10

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from minikube_py.containers.process import Read, Write
 from minikube_py.containers.runtime import NotThere
-from minikube_py.containers.turns import turns
+from minikube_py.env import turns
 
 _HEAD_BYTES_MAX: Final = 16 << 10
 REQUEST_STEPS: Final = 50

@@ -5,7 +5,6 @@ Source: k8s.io/kubernetes/pkg/controller/clusterroleaggregation.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,9 +17,11 @@ from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import CLUSTER_ROLES, Object
 from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.volume_views import WholeView
+from minikube_py.env import Slices
 
-_SELECTORS_AT_ONCE: Final = 32
-"""Between two turns of the loop."""
+_SELECTOR_STEPS: Final = 30
+_RULES_AT_ONCE: Final = 100
+_RULE_STEPS: Final = 2
 
 
 class ClusterRoleAggregation(QueueController):
@@ -50,13 +51,19 @@ class ClusterRoleAggregation(QueueController):
         found = self._roles.store.get(name)
         if found is None or found.obj.get("aggregationRule") is None:
             return
-        rules = await aggregated(found.obj, [role.obj for role in self._roles.store.values()])
+        slices = Slices()
+        rules = await aggregated(found.obj, [role.obj for role in self._roles.store.values()], slices)
+        await slices.spend(len(rules))
         if rules == (found.obj.get("rules") or []):
             return
         # Applied, not written: without rules that it selects, a role keeps those that somebody else gave it.
         applied: Object = {"apiVersion": CLUSTER_ROLES.api_version, "kind": "ClusterRole", "metadata": {"name": name}}
         if rules:
-            applied["rules"] = [{key: value for key, value in rule.items() if value} for rule in rules]
+            applied["rules"] = told = []
+            for first in range(0, len(rules), _RULES_AT_ONCE):
+                some = rules[first : first + _RULES_AT_ONCE]
+                await slices.spend(len(some))
+                told += [{key: value for key, value in rule.items() if value} for rule in some]
         try:
             await self._client.patch(CLUSTER_ROLES, name, applied, content_type=APPLY_PATCH, params=self._applying)
         except StatusError as error:
@@ -64,20 +71,22 @@ class ClusterRoleAggregation(QueueController):
                 raise
 
 
-async def aggregated(role: Object, roles: Iterable[Object]) -> list[Object]:
+async def aggregated(role: Object, roles: Iterable[Object], slices: Slices) -> list[Object]:
     """The rules of the roles that `role` selects, in the order of its selectors and of their names, each once."""
     by_name = sorted(roles, key=lambda each: str(each["metadata"]["name"]))
     labelled: dict[tuple[str, str], list[Object]] = {}
     for each in by_name:
-        for label in (each["metadata"].get("labels") or {}).items():
+        labels = each["metadata"].get("labels") or {}
+        await slices.spend(1 + len(labels) // 8)
+        for label in labels.items():
             labelled.setdefault(label, []).append(each)
     rules: dict[bytes, Object] = {}
-    for number, document in enumerate(role["aggregationRule"].get("clusterRoleSelectors") or (), 1):
-        if not number % _SELECTORS_AT_ONCE:
-            await asyncio.sleep(0)
+    for document in role["aggregationRule"].get("clusterRoleSelectors") or ():
+        await slices.spend(_SELECTOR_STEPS)
         wanted = document.get("matchLabels") or {}
         first, selector = next(iter(wanted.items()), None), None
         for each in by_name if first is None else labelled.get(first, ()):
+            await slices.spend()
             labels = each["metadata"].get("labels") or {}
             if each["metadata"]["name"] == role["metadata"]["name"] or not wanted.items() <= labels.items():
                 continue
@@ -85,6 +94,10 @@ async def aggregated(role: Object, roles: Iterable[Object]) -> list[Object]:
             selector = selector or selector_of(document)
             if not selector.matches(labels):
                 continue
-            for rule in each.get("rules") or ():
-                rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
+            held = each.get("rules") or ()
+            for start in range(0, len(held), _RULES_AT_ONCE):
+                some = held[start : start + _RULES_AT_ONCE]
+                await slices.spend(_RULE_STEPS * len(some))
+                for rule in some:
+                    rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
     return list(rules.values())

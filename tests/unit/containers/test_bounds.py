@@ -16,7 +16,7 @@ from minikube_py.containers.process import OUTPUT_BYTES_MAX
 from minikube_py.containers.runtime import CONTAINERS_MAX, LOG_BYTES_MAX, Runtime, Streams
 from minikube_py.containers.shell import LINE_BYTES_MAX, LINE_STEPS
 from minikube_py.containers.spdy import STREAMS_MAX, Malformed
-from minikube_py.containers.turns import STEPS_AT_ONCE
+from minikube_py.env import STEPS_AT_ONCE
 
 STARTED = "2026-01-01T00:00:00Z"
 

@@ -25,7 +25,8 @@ from test_spdy import Client, control, data
 from virtual_time import LoopClock, run_virtually
 from wsproto.frame_protocol import FrameProtocol
 
-from minikube_py.containers import account, shell, turns
+from minikube_py import env
+from minikube_py.containers import account, shell
 from minikube_py.containers.account import STEPS_MAX, VARIABLES_BYTES_MAX, Account
 from minikube_py.containers.channels import MESSAGE_FRAMES_MAX, WebSocket
 from minikube_py.containers.files import NAME_BYTES_MAX, PATH_BYTES_MAX, Files, Held
@@ -35,7 +36,7 @@ from minikube_py.containers.runtime import ENVIRONMENT_MAX, KILLED, LOG_LINES_MA
 from minikube_py.containers.serving import serve
 from minikube_py.containers.shell import WORDS_MAX
 from minikube_py.containers.spdy import DICTIONARY, HEADERS_MAX, Malformed, Spdy
-from minikube_py.containers.turns import STEPS_AT_ONCE
+from minikube_py.env import STEPS_AT_ONCE
 
 LINES_PER_STEP = 42
 FINE = 200
@@ -74,7 +75,7 @@ class Counted:
                 beside.cancel()
 
         before = sys.gettrace()
-        with mock.patch.object(turns, "STEPS_AT_ONCE", at_once), mock.patch.object(Account, "spend", spent):
+        with mock.patch.object(env, "STEPS_AT_ONCE", at_once), mock.patch.object(Account, "spend", spent):
             sys.settrace(self._trace)
             try:
                 return run_virtually(measured)
@@ -197,7 +198,7 @@ def test_a_turn_that_is_no_longer_wanted_is_given_to_the_next() -> None:
 
         async def worker(number: int) -> None:
             for _ in range(3):
-                await turns.turns().next(STEPS_AT_ONCE)
+                await env.turns().next(STEPS_AT_ONCE)
                 order.append(number)
 
         tasks = [asyncio.ensure_future(worker(number)) for number in range(4)]

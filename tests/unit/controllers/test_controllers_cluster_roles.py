@@ -16,6 +16,7 @@ from step_clock import settle
 
 from minikube_py.api.label_selectors import selector_of
 from minikube_py.controllers import cluster_roles
+from minikube_py.env import Slices
 
 Json = dict[str, Any]
 NAME = "clusterrole-aggregation-controller"
@@ -74,7 +75,7 @@ async def test_a_selector_that_selects_no_role_is_not_parsed() -> None:
     part = {"metadata": {"name": "part", "labels": {"a0": "b"}}, "rules": [{"verbs": ["get"]}]}
     whole = {"metadata": {"name": "whole", "labels": {**labels, "c": "d"}}, "rules": [{"verbs": ["list"]}]}
     with mock.patch.object(cluster_roles, "selector_of", side_effect=selector_of) as parsed:
-        assert await cluster_roles.aggregated(role, [role, part]) == []
+        assert await cluster_roles.aggregated(role, [role, part], Slices()) == []
         assert not parsed.called
-        assert await cluster_roles.aggregated(role, [role, part, whole]) == [{"verbs": ["list"]}]
+        assert await cluster_roles.aggregated(role, [role, part, whole], Slices()) == [{"verbs": ["list"]}]
         assert parsed.call_count == 1
