@@ -145,6 +145,7 @@ class ApiServer:
         self.evictions = Evictions(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
         self.services = ApiServices(self)
+        self.flows = bootstrap.Flows(self)
         self.custom = CustomResources(self)
         self.requests = RequestMetrics()
         self.healthchecks = Results()
@@ -189,7 +190,7 @@ class ApiServer:
         await system.create_priority_classes(self.writer)
         await system.create_service_cidr(self.writer, str(self.addresses.network), self.clock.wall_s())
         await self.cache.wait_until(await self.store.current_revision(), self.limits.request_timeout_s)
-        await self._reconcile()
+        await bootstrap.reconcile(self, bootstrap.expected(self.registry.gates))
         await address_repair.repair(self.writer, self.cache, self.clock.wall_s())
         forever = (self._bookmark_forever, self._sweep_forever, self._keep_up, self._keep_flows, self._repair)
         self._tasks = [asyncio.create_task(work()) for work in forever]
@@ -311,16 +312,12 @@ class ApiServer:
                     self._late.add(task)
                     task.cancel()
 
-    async def _reconcile(self, flows: bool = False) -> None:
-        now_s, patience_s = self.clock.wall_s(), self.limits.request_timeout_s
-        await bootstrap.reconcile(self.writer, self.cache, self.rng, now_s, patience_s, flows)
-
     async def _keep_flows(self) -> None:
         while True:
             await self.clock.sleep(_FLOWS_S)
             with contextlib.suppress(MinikubeError):
                 await system.keep(self.writer, self.cache)
-                await self._reconcile(flows=True)
+                await self.flows.keep()
 
     async def _repair(self) -> None:
         while True:
@@ -336,6 +333,7 @@ class ApiServer:
             with contextlib.suppress(MinikubeError, StatusError):
                 await system.keep_service(self.writer, self.cache, self.addresses.first, self._port)
                 await self.services.keep_trusted()
+                await self.flows.tell()
                 if self.declared.building:
                     self.declared.told(await self.storage.indexes())
 

@@ -15,6 +15,7 @@ from typing import Any
 import address_scenarios
 import certificate_scenarios
 import device_scenarios
+import flow_scenarios
 import policy_type_scenarios
 import pytest
 import quota_scenarios
@@ -52,7 +53,7 @@ Scenario = Callable[[RestClient], Awaitable[Any]]
 
 @pytest.fixture(scope="module")
 def kubeconfig() -> Iterator[Path]:
-    with original("--controllers", f"--without={POD_GC}") as path:
+    with original("--controllers", "--fairness", f"--without={POD_GC}") as path:
         yield path
 
 
@@ -263,6 +264,7 @@ SCENARIOS: dict[str, Scenario] = {
     "requests for certificates": certificate_scenarios.approved(settled),
     "aggregated roles": role_scenarios.aggregated(settled),
     "networks of services": address_scenarios.held(settled),
+    "levels of flows": flow_scenarios.dangling(settled),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The group `flowcontrol.apiserver.k8s.io`: flow schemas, priority levels, and those that every cluster has.
 
-This server keeps them as upstream does with `--enable-priority-and-fairness=false`: requests in flight are limited, and
-writes of these objects return a warning.
+This server limits requests in flight, as upstream does with `--enable-priority-and-fairness=false`, and writes of these
+objects return a warning. The objects themselves are as upstream's are with it.
 
 Source: `pkg/apis/flowcontrol`, apiserver `pkg/apis/flowcontrol/bootstrap`.
 """
@@ -9,13 +9,14 @@ Source: `pkg/apis/flowcontrol`, apiserver `pkg/apis/flowcontrol/bootstrap`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final
 
 from minikube_py.api.errors import (
     FieldError,
     Json,
     forbidden_value,
+    go_quote,
     invalid_value,
     not_supported,
     required,
@@ -30,6 +31,7 @@ from minikube_py.api.validation.pod_diff import internal
 
 GROUP: Final = "flowcontrol.apiserver.k8s.io"
 AUTO_UPDATE: Final = "apf.kubernetes.io/autoupdate-spec"
+DANGLING: Final = "Dangling"
 NOT_ENFORCED: Final = "flow schemas and priority levels are kept, but this server does not limit requests by them"
 _PRESERVE_ZERO: Final = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 _ALL: Final = ["*"]
@@ -286,6 +288,21 @@ def _wrong_url(url: str) -> str:
     return "wildcard can only do suffix matching" if stars > 1 or (stars == 1 and not url.endswith("/*")) else ""
 
 
+def dangling(flow: Json, levels: Container[str], now: str) -> Json | None:
+    """The condition that says whether the level of `flow` is among `levels`; None: it says so already."""
+    name = flow["spec"]["priorityLevelConfiguration"].get("name") or ""
+    told = f"This FlowSchema references the PriorityLevelConfiguration object named {go_quote(name)}"
+    if name in levels:
+        said = {"status": "False", "reason": "Found", "message": f"{told} and it exists"}
+    else:
+        said = {"status": "True", "reason": "NotFound", "message": f"{told} but there is no such object"}
+    stated = (flow.get("status") or {}).get("conditions") or ()
+    known: Json = next((each for each in stated if each.get("type") == DANGLING), {})
+    if said.items() <= known.items():
+        return None
+    return {"type": DANGLING, "lastTransitionTime": now, **said}
+
+
 def _fixed(flow: Json) -> list[FieldError]:
     name, shown = flow["metadata"].get("name"), internal(flow["spec"], "FlowSchemaSpec")
     if name not in MANDATORY or shown == internal(FLOWS[name], "FlowSchemaSpec"):
@@ -410,7 +427,7 @@ _validate_status = rules(at("status.conditions", _conditions))
 def _print_flow(flow: Json, age: Age) -> list[Any]:
     metadata, spec = flow["metadata"], flow["spec"]
     conditions = (flow.get("status") or {}).get("conditions") or ()
-    dangling = next((each.get("status") for each in conditions if each.get("type") == "Dangling"), "?")
+    dangling = next((each.get("status") for each in conditions if each.get("type") == DANGLING), "?")
     method = spec.get("distinguisherMethod")
     return [
         metadata["name"], spec["priorityLevelConfiguration"].get("name") or "", spec["matchingPrecedence"],

@@ -7,7 +7,6 @@ of component-helpers' `policy_comparator_test.go`.
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,8 +183,7 @@ async def test_a_put_that_would_create_needs_the_verb_create(core: Core) -> None
 
 
 async def reconciled(core: Core) -> None:
-    api = core.api
-    await bootstrap.reconcile(api.writer, api.cache, random.Random(1), api.clock.wall_s(), 5.0)
+    await bootstrap.reconcile(core.api, bootstrap.expected(core.api.registry.gates))
 
 
 async def test_a_start_makes_what_upstream_makes_in_two_transactions(core: Core) -> None:
