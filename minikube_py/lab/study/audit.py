@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from minikube_py.lab.study.design import Design
 from minikube_py.lab.study.experiment import Study
-from minikube_py.lab.study.journal import Record
+from minikube_py.lab.study.journal import AGAIN, Record
 from minikube_py.lab.study.registration import Registration, told
 
 ELSEWHERE_NS: Final = 1_000_000
@@ -35,6 +35,8 @@ def warnings_of(study: Study, design: Design, registration: Registration, record
     missing = len(list(design.units())) - sum("failed" not in record for record in records)
     if missing:
         warnings.append(f"{missing:,} units have not finished: the run was stopped. Cells rest on the seeds that have.")
+    if again := sum(AGAIN in record for record in records):
+        warnings.append(f"MEASURED TWICE: {again:,} units are in the journal more than once; the first of each counts.")
     absent: dict[str, list[str]] = {}
     for record in records:
         for text in record.get("absent", {}).values():

@@ -19,6 +19,7 @@ from minikube_py.lab.study.audit import drawn
 from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import Absent, Account, Rates, Report, Study
 from minikube_py.lab.study.measured import Measured, Titles, labels_beside
+from minikube_py.lab.study.threads import LeftAtWork, Threads
 
 PLAIN: Final = (bool, int, float, str, bytes, type(None))
 """Types of answers that are values, beside numpy's, and containers of such."""
@@ -90,14 +91,19 @@ class Contest(Study):
     def measure(self, design: Design, unit: Unit) -> Report:
         levels = dict(unit.levels)
         world = self.world(design, levels, unit.seed)
+        threads = Threads()
         there: dict[str, Candidate] = {}
         reports: dict[str, Report] = {}
         absent: dict[str, str] = {}
         for name in design.candidates(unit.block):
             try:
                 # Of its own, so that nobody can change what the others get.
-                there[name] = self.candidate(name, copy.deepcopy(world), design, levels)
+                made = self.candidate(name, copy.deepcopy(world), design, levels)
+                threads.require_none()
+                there[name] = made
                 reports[name] = {"asked": [], "wrong": 0, "figures": {}}
+            except LeftAtWork:
+                raise
             except Absent as error:
                 absent[name] = f"{name}: {error}"
             except own_code.raised() as error:
@@ -110,6 +116,9 @@ class Contest(Study):
             for name in order[-1]:
                 try:
                     self.ask(there[name], batch, reports[name])
+                    threads.require_none()
+                except LeftAtWork:
+                    raise
                 except own_code.raised() as error:
                     # A failing candidate is reported, without affecting the others.
                     absent[name] = f"{name} (failed): {type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ before there were checksums are read as they are, and go on without.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -21,6 +22,8 @@ from minikube_py.lab.study.design import Design, StudyError
 NAME: Final = "cells.jsonl"
 RECORDED: Final = "recorded"
 """Of texts, such as titles of pictures: the fingerprint of the run of which they speak."""
+AGAIN: Final = "again"
+"""How often a finished unit was measured once more; its first measurement counts."""
 SUM: Final = b',"sum":'
 SUMMED: Final = re.compile(rb',"sum":"[0-9a-f]{8}"}$')
 Record = dict[str, Any]
@@ -35,10 +38,12 @@ def digest(design: Design) -> str:
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
-def of_study(path: Path, design: Design, resume: bool, about: Mapping[str, Any] | None = None) -> Journal:
+def of_study(
+    path: Path, design: Design, resume: bool, about: Mapping[str, Any] | None = None, alone: bool = True
+) -> Journal:
     """Raises: StudyError."""
     header = {"study": design.raw["study"], "mode": design.mode, "design": digest(design)}
-    return Journal(path, header, resume, about)
+    return Journal(path, header, resume, about, alone=alone)
 
 
 def fingerprint(records: Iterable[Record]) -> str:
@@ -61,9 +66,10 @@ class Journal:
         resume: bool | None = None,
         about: Mapping[str, Any] | None = None,
         flag: str = "another folder with --out",
+        alone: bool = True,
     ) -> None:
-        """`resume`: None goes on with what is there, if anything is. Raises: StudyError, if data in `path` would be
-        lost or mixed."""
+        """`alone`: it is added to, so no other process may. `resume`: None goes on with what is there, if anything is.
+        Raises: StudyError, if data in `path` would be lost or mixed."""
         self.path, self._other = path, flag
         self.about: Record = dict(about or {})
         self.records: dict[str, Record] = {}
@@ -76,10 +82,20 @@ class Journal:
                     f"nothing to resume or report: {path} is not there; begin without --resume and --report"
                 )
             self._file = path.open("ab")
+            if alone:
+                self._lock()
         except OSError as error:
             raise StudyError(f"cannot use {path}: {error.strerror}; name {flag}") from error
         if not self.records and not path.stat().st_size:
             self._write({**header, "about": self.about})
+
+    def _lock(self) -> None:
+        """Until it is closed, or the process ends. Raises: StudyError."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise StudyError(f"another run adds to {self.path}; wait for its end, or name {self._other}") from None
 
     def require_code(self, code: str) -> None:
         """Raises: StudyError, if the run began with another digest of code and data."""
@@ -120,8 +136,13 @@ class Journal:
         for line in lines[1:]:
             if line is None or "key" not in line:
                 self.torn += 1
-            else:
+                continue
+            first = self.records.get(line["key"])
+            if first is None or "failed" in first:
                 self.records[line["key"]] = line
+            else:
+                # Whoever could choose which measurement counts could choose the better one.
+                first[AGAIN] = first.get(AGAIN, 0) + 1
         if not resume:
             found = len(self.records)
             raise StudyError(f"{self.path} holds {found} finished units; give --resume, or {self._other}")

@@ -57,7 +57,8 @@ def run_study(options: StudyOptions, step: Step) -> int:
     jobs = "on Ray" if options.ray else f"{options.jobs} processes, {_threads()} each"
     environment, code = describe(options.out, jobs).as_dict(), code_digest(study)
     about = {"registration": registration.as_dict(), "environment": environment, "code": code}
-    journal = of_study(options.out / NAME, design, options.resume or options.report_only, about)
+    resumes, alone = options.resume or options.report_only, not options.report_only
+    journal = of_study(options.out / NAME, design, resumes, about, alone)
     # The commit and machine of the run's start count, wherever its report is written.
     registration = Registration(**journal.about["registration"])
     try:

@@ -12,7 +12,7 @@ that may arrive is no node of the problem: the arcs of its machine classes lead 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,8 @@ import numpy as np
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
 from minikube_py.scheduler.flow.model import CostModel, EquivClass, Machines, ModelError, Task
-from minikube_py.scheduler.flow.problem import Problem
+from minikube_py.scheduler.flow.problem import Infeasible, Problem
+from minikube_py.scheduler.flow.solvers import Solved, Solver
 from minikube_py.scheduler.framework import BoolArray, IntArray
 from minikube_py.scheduler.objects import PodInfo
 
@@ -201,7 +202,8 @@ class Graph:
         self._leave()
         return self._problem()
 
-    def _problem(self) -> Problem:
+    def _problem(self, held: Collection[int] | None = None) -> Problem:
+        """`held`: the classes whose `min_flow` counts; None: all."""
         start, end, capacity, cost = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
         used = np.zeros(self._nodes, np.bool_)
         used[SINK] = used[start] = used[end] = True
@@ -215,23 +217,53 @@ class Graph:
         supply[SINK] = -supply.sum()
         # Twice the price, plus 1 for staying: of equally cheap flows every solver prefers the one placing more pods.
         cost, lower = 2 * cost, np.zeros_like(cost)
-        for own in filter(None, self._classes):
+        for each, own in enumerate(self._classes):
+            if own is None:
+                continue
             cost[own.unscheduled] += 1
-            lower[list(own.lower)] = list(own.lower.values())
+            if held is None or each in held:
+                lower[list(own.lower)] = list(own.lower.values())
         return Problem(supply, start, end, capacity, cost, lower if lower.any() else None)
 
-    def without_minimums(self, classes: Sequence[TaskClass], why: str) -> Problem:
-        """The problem without the classes that have a `min_flow`, which fail; `classes`: as built."""
-        for number, own in enumerate(self._classes):
-            if own is None or not own.lower:
-                continue
-            arc, least = next(iter(own.lower.items()))
-            label = next(label for each, _, _, label in own.inner if each == arc)
-            asking = Asking(self._model.name, classes[number].name, classes[number].task)
-            self.failed[number] = asking.fail(label, f"min_flow is {least}, and cannot be met: {why}")
-            self._classes[number] = None
-            self._supply = [(node, count) for node, count in self._supply if node != own.node]
-        return self._problem()
+    def solved(self, classes: Sequence[TaskClass], problem: Problem, solver: Solver) -> tuple[Problem, Solved]:
+        """Without the classes whose `min_flow` cannot be met, beside those of the classes before them: these fail.
+        `classes`, `problem`: as built. Raises: Infeasible, for another reason."""
+        try:
+            return problem, solver.solved(problem)
+        except Infeasible:
+            groups = [[number for number, own in enumerate(self._classes) if own is not None and own.lower]]
+        held: list[int] = []
+        while groups:
+            group = groups.pop()
+            why = self._cannot(held + group, solver)
+            if not why:
+                held += group
+            elif len(group) > 1:
+                half = len(group) // 2
+                groups += [group[half:], group[:half]]
+            elif group:
+                beside = "" if self._cannot(group, solver) else ", beside those of other classes"
+                self._fail_minimum(group[0], classes[group[0]], f"{beside}: {why}")
+        problem = self._problem()
+        return problem, solver.solved(problem)
+
+    def _cannot(self, held: Collection[int], solver: Solver) -> str:
+        """Why the minimums of these classes cannot be met together; "" if they can."""
+        try:
+            solver.solve(self._problem(held))
+        except Infeasible as error:
+            return str(error)
+        return ""
+
+    def _fail_minimum(self, number: int, each: TaskClass, why: str) -> None:
+        own = self._classes[number]
+        assert own is not None
+        arc, least = next(iter(own.lower.items()))
+        label = next(label for known, _, _, label in own.inner if known == arc)
+        asking = Asking(self._model.name, each.name, each.task)
+        self.failed[number] = asking.fail(label, f"min_flow is {least}, and cannot be met{why}")
+        self._classes[number] = None
+        self._supply = [(node, count) for node, count in self._supply if node != own.node]
 
     def _lead_on(self) -> None:
         """Machine classes to which one node leads limit nothing that its arcs do not: these lead to the machines."""

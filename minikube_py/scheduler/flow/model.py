@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -68,21 +69,17 @@ def labels_that_matter(pod: PodInfo, topology: Topology, by_others: bool) -> Has
     return shun, pod.namespace, tuple(sorted(pod.labels.items()))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """Equal pods. `pod` is one of them, `count` their number; `waited_s` since that one's first attempt; `node` and
-    `ran_s` if they run, "" and 0 if they wait."""
+    `ran_s` if they run, "" and 0 if they wait. Read-only: the graph counts by it."""
 
-    __slots__ = ("count", "job", "node", "pod", "ran_s", "waited_s")
-
-    def __init__(
-        self, pod: PodInfo, count: int = 1, waited_s: float = 0.0, job: str = "", node: str = "", ran_s: float = 0.0
-    ) -> None:
-        self.pod = pod
-        self.count = count
-        self.waited_s = waited_s
-        self.job = job
-        self.node = node
-        self.ran_s = ran_s
+    pod: PodInfo
+    count: int = 1
+    waited_s: float = 0.0
+    job: str = ""
+    node: str = ""
+    ran_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -143,7 +140,9 @@ class Machines:
 
     def __init__(self, nodes: Nodes, slots: IntArray) -> None:
         self.nodes = nodes
-        self.slots = slots
+        # Shared with whoever asks, as the arrays of `nodes` are not.
+        self.slots = slots.view()
+        self.slots.flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.slots)

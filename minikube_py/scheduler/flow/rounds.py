@@ -352,11 +352,7 @@ class Rounds:
         built = [TaskClass(each.of, each.feasible, each.room) for each in classes]
         problem = graph.build(built)
         self.arcs += graph.size[1]
-        try:
-            flow, solver = self._plugin.solver.solved(problem)
-        except Infeasible as error:
-            problem = graph.without_minimums(built, str(error))
-            flow, solver = self._plugin.solver.solved(problem)
+        problem, (flow, solver) = graph.solved(built, problem, self._plugin.solver)
         found = []
         for number, each in enumerate(classes):
             each.solver = solver

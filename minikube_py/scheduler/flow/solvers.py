@@ -6,6 +6,7 @@ All find flows of equal cost; among several optimal flows each solver chooses it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, NamedTuple, Protocol
 
@@ -98,27 +99,33 @@ def _ortools(problem: Problem) -> IntArray:
 
 NUMPY: Final = _Reducing("numpy", successive_shortest_paths)
 _WITH_PACKAGE: Final[Mapping[str, tuple[str, str, Solver]]] = {
-    "ortools": ("ortools", "flow-ortools", _Reducing("ortools", _ortools)),
+    "ortools": ("ortools.graph.python.min_cost_flow", "flow-ortools", _Reducing("ortools", _ortools)),
     "lemon": ("pylmcf", "flow", _Reducing("lemon", _lemon)),
 }
-"""By name: the package, its extra, the solver. The first available is the fastest."""
+"""By name: the module, the extra with its package, the solver. The first available is the fastest."""
 NAMES: Final = (AUTO, NUMPY.name, *_WITH_PACKAGE)
 
 
 def available() -> dict[str, Solver]:
     """The solvers whose packages are installed, fastest first."""
-    found = {name: solver for name, (package, _, solver) in _WITH_PACKAGE.items() if find_spec(package) is not None}
+    found = {name: each[2] for name, each in _WITH_PACKAGE.items() if find_spec(each[0].partition(".")[0]) is not None}
     return {**found, NUMPY.name: NUMPY}
 
 
 def solver_named(name: str) -> Solver:
-    """`auto` is the fastest installed solver. Raises: ConfigError."""
+    """`auto` is the fastest installed solver. Its package is loaded now, not in the first round, which others would
+    wait for. Raises: ConfigError."""
     there = available()
     if name == AUTO:
-        return next(iter(there.values()))
+        name = next(iter(there))
     if name in there:
+        try:
+            for module in _WITH_PACKAGE.get(name, ())[:1]:
+                import_module(module)
+        except (ImportError, OSError) as error:
+            raise ConfigError(f"solver {name} cannot be loaded: {error}; install it again, or take numpy") from error
         return there[name]
     if name in _WITH_PACKAGE:
-        package, extra, _ = _WITH_PACKAGE[name]
-        raise ConfigError(f"solver {name} needs {package}; {to_install(extra)}, or take numpy")
+        module, extra, _ = _WITH_PACKAGE[name]
+        raise ConfigError(f"solver {name} needs {module.partition('.')[0]}; {to_install(extra)}, or take numpy")
     raise ConfigError(f"there is no solver {name!r}; the solvers are: {', '.join(NAMES)}")

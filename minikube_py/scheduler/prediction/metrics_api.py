@@ -75,6 +75,9 @@ def told_by(item: Any) -> Told:
     key = f"{namespace}/{name}" if namespace else name
     try:
         parts = [item["usage"]] if "containers" not in item else [each["usage"] for each in item["containers"]]
+        if not parts:
+            # As missing, not as idle (kubernetes pkg/controller/podautoscaler/metrics/client.go).
+            raise ValueError("it has no container")
         usage = {resource: math.fsum(_amount(part, resource) for part in parts) for resource in RESOURCES}
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise Unreadable(f"{key}: {error}") from None

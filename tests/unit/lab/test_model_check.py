@@ -60,6 +60,8 @@ WRONG = {
     "waiting that pays": ("waiting", "+ int(task.waited_s)", "- int(task.waited_s)"),
     "a node that is written to": ("pure", "return Arcs(", "[m.info.requested.clear() for m in machines]; return Arcs("),
     "a pod that is written to": ("pure", "return Arc(1_000_000", 'task.pod.labels["a"] = "b"; return Arc(1_000_000'),
+    "a task that is written to": ("answers", "return Arc(1_000_000", "task.count = 9; return Arc(1_000_000"),
+    "the graph's slots that are written to": ("answers", "return Arcs(", "machines.slots[:] = 0; return Arcs("),
     "chance of its own": ("seed", "1_000_000 + int", "random.randrange(1 << 30) + int"),
     "a label that no class has": ("task_key", "1_000_000 + int(", "1_000_000 + len(task.labels.get('a', '')) + int("),
     "a least flow that nothing carries": (

@@ -238,6 +238,29 @@ def test_a_journal_is_neither_lost_nor_mixed(tmp_path: Path) -> None:
         of_study(path, small(margin=0.1), resume=True)
 
 
+def test_a_journal_is_added_to_by_one_run_and_read_by_others(tmp_path: Path) -> None:
+    design, path = small(), tmp_path / NAME
+    with contextlib.closing(of_study(path, design, resume=False)):
+        with pytest.raises(StudyError, match=r"another run adds to .*cells\.jsonl; wait for its end, or name another"):
+            of_study(path, design, resume=True)
+        of_study(path, design, resume=True, alone=False).close()
+    of_study(path, design, resume=True).close()
+
+
+def test_of_a_unit_that_is_measured_twice_the_first_counts_and_it_is_said(tmp_path: Path) -> None:
+    design, path = small(), tmp_path / NAME
+    unit = next(design.units())
+    line = {"key": unit.key, "block": unit.block, "seed": unit.seed, "levels": dict(unit.levels), "candidates": {}}
+    with contextlib.closing(of_study(path, design, resume=False)) as journal:
+        for took_s in (9.0, 1.0, 5.0):
+            journal.add({**line, "took_s": took_s})
+    with contextlib.closing(of_study(path, design, resume=True)) as journal:
+        (record,) = journal.records.values()
+    assert record["took_s"] == 9.0
+    told = "\n".join(audit.warnings_of(Bloom(), design, Registration("abc", "2026-01-01"), [record]))
+    assert "MEASURED TWICE: 1 units are in the journal more than once; the first of each counts." in told
+
+
 def test_a_journal_keeps_the_commit_its_run_began_under(tmp_path: Path) -> None:
     path = tmp_path / NAME
     of_study(path, small(), resume=False, about={"commit": "first"}).close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,8 +86,7 @@ def test_constants_are_firmaments(
     name: str, unscheduled: int, to_class: int, preemption: int, continuation: int
 ) -> None:
     model = Cluster(a={}).told(name)
-    one = task(cpu="1")
-    one.node = "a"
+    one = replace(task(cpu="1"), node="a")
     ec = CLUSTER if CLUSTER in model.get_task_equiv_classes(one) else model.get_task_equiv_classes(one)[0]
     assert model.task_to_unscheduled_agg(one) == Arc(unscheduled, 1, 0)
     assert model.task_to_equiv_class_aggregator(one, ec) == Arc(to_class, 1, 0)

@@ -561,7 +561,7 @@ class Mine(CostModel):
         return Arc(1000)
 
     def task_to_equiv_class_aggregator(self, task, ec):
-        return Arc(0, 1, task.count if task.request("cpu") == 3000 else 0)
+        return Arc(0, 1, {3000: task.count, 1000: 1}.get(task.request("cpu"), 0))
 """
 
 
@@ -573,9 +573,10 @@ async def test_a_minimum_that_cannot_be_met_keeps_only_its_own_class_waiting(tmp
     async with flowing(flow_config(costModel=f"{path}:Mine"), a={"cpu": "4"}, b={"cpu": "4"}, **full) as world:
         world.pods("bad1", "bad2", "bad3", cpu="3")
         world.pods("good1", "good2", cpu="500m")
+        world.pods("least1", "least2", cpu="1")
         await settle()
         await world.clock.advance(5)
-        assert all(world.where("good1", "good2"))
+        assert all(world.where("good1", "good2", "least1", "least2"))
         message = world.api.condition("bad1")["message"]
         assert "cost model Mine: class default (3 pods like bad1), arc cluster" in message
         assert "pod default/bad1: min_flow is 3, and cannot be met" in message

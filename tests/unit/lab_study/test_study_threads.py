@@ -1,0 +1,105 @@
+"""A candidate that leaves threads at work, for which its rivals would pay."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minikube_py.lab.study.contest import Batch, Contest
+from minikube_py.lab.study.threads import LeftAtWork
+
+MAY_END = threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def ends() -> Iterator[None]:
+    MAY_END.clear()
+    before = threading.enumerate()
+    yield
+    MAY_END.set()
+    for thread in threading.enumerate():
+        if thread not in before:
+            thread.join(1)
+
+
+class Plain:
+    def answer(self, asked: list[int]) -> list[int]:
+        return asked
+
+    def change(self, changes: Any) -> None:
+        pass
+
+    def figures(self) -> dict[str, float]:
+        return {}
+
+
+class Joins(Plain):
+    def change(self, changes: Any) -> None:
+        thread = threading.Thread(target=sum, args=(range(10),))
+        thread.start()
+        thread.join()
+
+
+class Leaves(Plain):
+    """Its thread ends only once its turn is over."""
+
+    def change(self, changes: Any) -> None:
+        threading.Thread(target=MAY_END.wait, args=(0.1,), name="upkeep").start()
+
+
+class LeavesWhenMade(Leaves):
+    def __init__(self) -> None:
+        self.change(())
+
+
+class Stays(Plain):
+    def change(self, changes: Any) -> None:
+        threading.Thread(target=MAY_END.wait, daemon=True).start()
+
+
+class StaysUnknown(Plain):
+    def change(self, changes: Any) -> None:
+        began = threading.Event()
+        _thread.start_new_thread(lambda: (began.set(), MAY_END.wait()), ())
+        began.wait()
+
+
+def measured(made: Callable[[], Plain], monkeypatch: pytest.MonkeyPatch) -> Any:
+    class Study(Contest):
+        def __init__(self) -> None:
+            pass
+
+        def world(self, *_: Any) -> Any:
+            return SimpleNamespace(batches=[Batch([1, 2], [1, 2])] * 3)
+
+        def candidate(self, name: str, *_: Any) -> Any:
+            return made() if name == "other" else Plain()
+
+    monkeypatch.setattr("minikube_py.lab.study.threads._WAIT_S", 0.2)
+    design: Any = SimpleNamespace(candidates=lambda _: ["plain", "other"])
+    unit: Any = SimpleNamespace(levels={}, seed=1, block="b", key="k")
+    return Study().measure(design, unit)
+
+
+@pytest.mark.parametrize("made", [Plain, Joins])
+def test_who_ends_what_it_starts_is_measured(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured(made, monkeypatch)
+    assert found["absent"] == {} and list(found["candidates"]) == ["plain", "other"]
+
+
+@pytest.mark.parametrize("made", [Leaves, LeavesWhenMade])
+def test_who_leaves_a_thread_is_left_out_and_named(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured(made, monkeypatch)
+    assert list(found["candidates"]) == ["plain"] and "other" in found["absent"]["other"]
+    assert "leaves threads at work when its turn is over" in found["absent"]["other"]
+
+
+@pytest.mark.parametrize("made", [Stays, StaysUnknown])
+def test_a_thread_that_does_not_end_ends_the_unit(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LeftAtWork, match="the others' times would be wrong"):
+        measured(made, monkeypatch)
