@@ -68,11 +68,12 @@ LIST_OBJECTS_MAX: Final = 2_000_000
 
 
 class ListPage(NamedTuple):
-    """`continue_token` is "" on the last page."""
+    """`continue_token` is "" on the last page. `size_bytes`: of its JSON."""
 
     items: list[Object]
     resource_version: str
     continue_token: str
+    size_bytes: int
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*", re.ASCII).fullmatch
@@ -115,6 +116,16 @@ def _unreadable(method: str, path: str, what: str) -> MinikubeError:
     return (Unavailable if method == "GET" else OutcomeUnknown)(f"the answer to {method} {path} is {what}")
 
 
+def _document(method: str, path: str, body: bytes) -> Object:
+    try:
+        decoded: Any = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise _unreadable(method, path, f"no JSON: {error}") from None
+    if not isinstance(decoded, dict):
+        raise _unreadable(method, path, f"no object but {shown(decoded)}")
+    return decoded
+
+
 class RestClient:
     """JSON in and out. All methods raise: StatusError, Unavailable; writes also OutcomeUnknown."""
 
@@ -144,14 +155,7 @@ class RestClient:
         content_type: str = JSON,
     ) -> Object:
         payload = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
-        response = await self.raw(method, path, params, payload, content_type)
-        try:
-            decoded: Any = orjson.loads(response.body)
-        except orjson.JSONDecodeError as error:
-            raise _unreadable(method, path, f"no JSON: {error}") from None
-        if not isinstance(decoded, dict):
-            raise _unreadable(method, path, f"no object but {shown(decoded)}")
-        return decoded
+        return _document(method, path, (await self.raw(method, path, params, payload, content_type)).body)
 
     async def get(self, resource: ResourceRef, name: str, namespace: str = "", resource_version: str = "") -> Object:
         params = {"resourceVersion": resource_version} if resource_version else None
@@ -180,14 +184,15 @@ class RestClient:
         if resource_version:
             params["resourceVersion"] = resource_version
         path = path_of(resource, namespace)
-        document = await self.request("GET", path, params)
+        body = (await self.raw("GET", path, params)).body
+        document = _document("GET", path, body)
         metadata, items = document.get("metadata") or {}, document.get("items") or []
         if not isinstance(metadata, dict) or not isinstance(items, list):
             raise _unreadable("GET", path, "no list of objects")
         version, token = metadata.get("resourceVersion", ""), metadata.get("continue", "")
         if not isinstance(version, str) or not isinstance(token, str):
             raise _unreadable("GET", path, "a list without version")
-        return ListPage(items, version, token)
+        return ListPage(items, version, token, len(body))
 
     async def pages(
         self,
@@ -209,11 +214,11 @@ class RestClient:
                 limit=limit,
                 continue_token=token,
             )
-            yield page
             token = page.continue_token
+            count += max(1, len(page.items))
+            yield page
             if not token:
                 return
-            count += max(1, len(page.items))
             if count >= LIST_OBJECTS_MAX:
                 raise Unavailable(f"the list of {resource.plural} goes on after {count} objects, the limit")
             # A server in this process may answer without yielding.

@@ -500,8 +500,8 @@ class Handle(Protocol):
         """A resource's objects, for a plugin to request at construction; synced before the first pod is placed.
         `project` must be a module-level function, so that all callers share the informer."""
 
-    def polled(self, resource: ResourceRef) -> Any:
-        """The `plugin_informers.Polled` of a resource that cannot be watched."""
+    def polled(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Any:
+        """The `plugin_informers.Polled` of a resource that cannot be watched; `project` as for `informer`."""
 
     @property
     def clock(self) -> Clock: ...

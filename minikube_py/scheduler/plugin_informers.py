@@ -25,24 +25,37 @@ POLL_JITTER: Final = 0.1
 """Of the period, more or less."""
 POLL_DEADLINE_S: Final = 30.0
 POLL_OBJECTS_MAX: Final = 500_000
+POLL_BYTES_MAX: Final = 256 << 20
+"""Of JSON, over all pages of an answer: twice what 500,000 objects of usage with a few labels have."""
+SLICE: Final = 500
+"""Objects read in one turn of the event loop."""
 
 
 class Polled:
-    """A resource that cannot be watched, such as usage: all its objects once a minute. `problem`: why the last request
-    failed, "" if it did not. Each is counted as `scheduler_plugin_polls_total`."""
+    """A resource that cannot be watched, such as usage: all its objects once a minute, as `project` has them. Another
+    server may answer anything and without end, so objects and bytes are counted page by page, and of a page only what
+    `project` made of it is kept. `problem`: why the last request failed, "" if it did not. Each is counted as
+    `scheduler_plugin_polls_total`."""
 
     def __init__(
-        self, resource: ResourceRef, client: RestClient, clock: Clock, rng: Rng, count: Callable[..., None]
+        self,
+        resource: ResourceRef,
+        project: Callable[[Object], Any],
+        client: RestClient,
+        clock: Clock,
+        rng: Rng,
+        count: Callable[..., None],
     ) -> None:
         self.problem = ""
         self.asked = asyncio.Event()
         self._resource, self._client, self._clock, self._rng, self._count = resource, client, clock, rng, count
-        self._takes: list[Callable[[Sequence[Object]], Awaitable[None]]] = []
+        self._project = project
+        self._takes: list[Callable[[Sequence[Any]], Awaitable[None]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def listen(self, take: Callable[[Sequence[Object]], Awaitable[None]]) -> None:
-        """`take` gets the objects of each answer. What it raises is a problem of that answer: another server's may hold
-        anything."""
+    def listen(self, take: Callable[[Sequence[Any]], Awaitable[None]]) -> None:
+        """`take` gets what `project` made of each object of an answer, only until it returns. What it raises is a
+        problem of that answer: another server's may hold anything."""
         self._takes.append(take)
 
     def start(self) -> None:
@@ -66,25 +79,41 @@ class Polled:
 
     async def _ask(self) -> None:
         what, problem = f"{self._resource.plural}.{self._resource.group}", ""
+        found: list[Any] = []
         try:
             deadline_s = self._clock.monotonic_s() + POLL_DEADLINE_S
-            items = await run_until(self._clock, deadline_s, self._client.list(self._resource))
-            if len(items) > POLL_OBJECTS_MAX:
-                problem = f"{len(items)} objects, and {POLL_OBJECTS_MAX} is the most that is read"
-            else:
-                problem = await self._taken(items)
+            problem = await run_until(self._clock, deadline_s, self._read(found)) or await self._taken(found)
         except TimeoutError:
             problem = f"no answer within {POLL_DEADLINE_S:g} s"
         except MinikubeError as error:
             problem = str(error)
         except Exception as error:
             problem = f"the answer cannot be read: {told(error)}"
+        finally:
+            # A cancelled request's frames, which hold this list too, may live until the next full collection.
+            found.clear()
         self._count("scheduler_plugin_polls_total", (("resource", what), ("result", "error" if problem else "success")))
         if problem != self.problem:
             self.problem = problem
             logger.warning("plugins read %s: %s", what, problem or "there is an answer again")
 
-    async def _taken(self, items: Sequence[Object]) -> str:
+    async def _read(self, found: list[Any]) -> str:
+        """Adds to `found` what each object says. Why reading stopped before the end, or ""."""
+        objects = size_bytes = 0
+        async for page in self._client.pages(self._resource):
+            objects, size_bytes = objects + len(page.items), size_bytes + page.size_bytes
+            if objects > POLL_OBJECTS_MAX:
+                return f"{objects} objects or more, and {POLL_OBJECTS_MAX} is the most that is read"
+            if size_bytes > POLL_BYTES_MAX:
+                return f"{size_bytes} bytes or more, and {POLL_BYTES_MAX} is the most that is read"
+            for start in range(0, len(page.items), SLICE):
+                found += map(self._project, page.items[start : start + SLICE])
+                await asyncio.sleep(0)
+            # Or it would be held beside the next one, while that is asked for.
+            page.items.clear()
+        return ""
+
+    async def _taken(self, items: Sequence[Any]) -> str:
         """Why one of those that listen could not take it, or ""; the others have it."""
         problem = ""
         for take in self._takes:
@@ -102,7 +131,7 @@ class PluginInformers:
         self._factory = factory
         self._clock = clock
         self._informers: dict[tuple[ResourceRef, Callable[[Object], Any]], Informer[Any]] = {}
-        self._polled: dict[ResourceRef, Polled] = {}
+        self._polled: dict[tuple[ResourceRef, Callable[[Object], Any]], Polled] = {}
 
     def of(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         found = self._informers.get((resource, project))
@@ -113,10 +142,17 @@ class PluginInformers:
     def _everything(self) -> list[Informer[Any] | Polled]:
         return [*self._informers.values(), *self._polled.values()]
 
-    def polled(self, resource: ResourceRef, client: RestClient, rng: Rng, count: Callable[..., None]) -> Polled:
-        found = self._polled.get(resource)
+    def polled(
+        self,
+        resource: ResourceRef,
+        project: Callable[[Object], Any],
+        client: RestClient,
+        rng: Rng,
+        count: Callable[..., None],
+    ) -> Polled:
+        found = self._polled.get((resource, project))
         if found is None:
-            found = self._polled[resource] = Polled(resource, client, self._clock, rng, count)
+            found = self._polled[resource, project] = Polled(resource, project, client, self._clock, rng, count)
         return found
 
     def start(self) -> None:

@@ -217,8 +217,8 @@ class Scheduler:
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         return self._lent.of(resource, project)
 
-    def polled(self, resource: ResourceRef) -> Polled:
-        return self._lent.polled(resource, self.client, self.rng, self.count)
+    def polled(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Polled:
+        return self._lent.polled(resource, project, self.client, self.rng, self.count)
 
     def tell(self, pod: PodInfo, reason: str, message: str) -> None:
         self.profiles[pod.scheduler_name].events.about(pod, NORMAL, reason, message)

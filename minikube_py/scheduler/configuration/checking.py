@@ -44,9 +44,9 @@ class NoCluster:
         """One that is never started."""
         return self._lent.of(resource, project)
 
-    def polled(self, resource: ResourceRef) -> Polled:
+    def polled(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Polled:
         """One that is never started."""
-        return self._lent.polled(resource, self.client, self.rng, self.count)
+        return self._lent.polled(resource, project, self.client, self.rng, self.count)
 
     def pod(self, key: str) -> PodInfo | None:
         return None

@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from minikube_py.fields import quantity
 from minikube_py.fields.times import parse_time
 from minikube_py.scheduler.framework import Handle
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
+from minikube_py.scheduler.plugin_informers import POLL_OBJECTS_MAX, SLICE
 from minikube_py.scheduler.prediction.predictor import STEP_MINUTES
 from minikube_py.scheduler.prediction.usage import RESOURCES, Load, Meter
 
@@ -37,8 +39,9 @@ NEW_S: Final = 60.0
 """A pod that started within this time before the values is not in them, as upstream has it."""
 WINDOW: Final = 15
 """Values of a node over which its deviation is taken: 15 minutes."""
-SLICE: Final = 500
-"""Objects read in one turn of the event loop."""
+KEY_MAX: Final = 253 + 1 + 253
+"""Characters of a namespace and a name, as upstream's rules have them."""
+REASON_MAX: Final = 200
 _SCALE: Final = {CPU: (-9, 1e6), MEMORY: (0, 1.0)}
 """The unit of a quantity that is read, and how many of them the unit of usage has."""
 
@@ -87,6 +90,15 @@ def told_by(item: Any) -> Told:
     return Told(key, usage, time_us)
 
 
+def _said(item: Object) -> Told | Unreadable:
+    """Of a size that does not depend on the object's."""
+    try:
+        told = told_by(item)
+    except Unreadable as error:
+        return Unreadable(str(error)[:REASON_MAX])
+    return told if len(told.key) <= KEY_MAX else Unreadable(f"{told.key[:REASON_MAX]}: no name of an object is so long")
+
+
 def _amount(usage: Mapping[str, Any], resource: str) -> float:
     """Raises: KeyError, TypeError, ValueError."""
     scale, units = _SCALE[resource]
@@ -108,7 +120,7 @@ class _ByMinute(Meter):
         self._heard: dict[str, Heard] = {}
         self._wrong = ""
         self._renewed_s = -math.inf
-        handle.polled(self.resource).listen(self._take)
+        handle.polled(self.resource, _said).listen(self._take)
 
     @property
     def is_known(self) -> bool:
@@ -117,14 +129,12 @@ class _ByMinute(Meter):
     def step(self) -> int:
         return self._answers if self.is_known else -1
 
-    async def _take(self, items: Sequence[Object]) -> None:
+    async def _take(self, said: Sequence[Told | Unreadable]) -> None:
         told: dict[str, Told] = {}
         wrong: list[str] = []
-        async for item in _in_turns(items):
-            try:
-                each = told_by(item)
-            except Unreadable as error:
-                wrong.append(str(error))
+        async for each in _in_turns(said):
+            if isinstance(each, Unreadable):
+                wrong.append(str(each))
                 continue
             # Pages, and several servers behind one name, may say an object twice.
             if (twice := told.get(each.key)) is None or twice.time_us < each.time_us:
@@ -132,7 +142,8 @@ class _ByMinute(Meter):
         self._say(wrong)
         now_s, before = self._clock.monotonic_s(), self._heard
         # An answer may lack one that comes again with the same values.
-        heard = {key: each for key, each in before.items() if now_s - each.until_s <= STALE_S}
+        recent = ((key, each) for key, each in before.items() if now_s - each.until_s <= STALE_S)
+        heard = dict(islice(recent, POLL_OBJECTS_MAX))
         found: dict[str, Mapping[str, float]] = {}
         has_news = False
         async for key, usage, time_us in _in_turns(list(told.values())):
@@ -153,7 +164,7 @@ class _ByMinute(Meter):
 
     def _say(self, wrong: Sequence[str]) -> None:
         """Once for each new reason."""
-        reason = min(wrong, default="")[:200]
+        reason = min(wrong, default="")
         if reason != self._wrong:
             such = f", such as {reason}" if reason else ""
             logger.warning("%d objects of %s say no usage%s", len(wrong), self.name, such)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import math
 import random
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 from scheduler_world import FakeApi, ManualClock, failure, settle
 from virtual_time import run_virtually
 
+from minikube_py.client.rest import ListPage
 from minikube_py.client.transport import ApiResponse
 from minikube_py.scheduler import plugin_informers
 from minikube_py.scheduler.config import load
@@ -225,11 +229,11 @@ def test_whatever_answers_hold_an_amount_is_known_or_not(kind: Any, answers: lis
         cluster = NoCluster()
         listening: list[Any] = []
         lent = SimpleNamespace(
-            clock=clock, columns=cluster.columns, polled=lambda _: SimpleNamespace(listen=listening.append)
+            clock=clock, columns=cluster.columns, polled=lambda *_: SimpleNamespace(listen=listening.append)
         )
         meter = kind(lent, *([4] if kind is metrics_api.PodMeter else []))
         for objects, times in answers:
-            await listening[0](objects * times)
+            await listening[0]([metrics_api._said(each) for each in objects * times])
             clock.now_s += PERIOD_S
         for node in ("a", "b"):
             info = NodeInfo(node)
@@ -246,21 +250,22 @@ async def test_whatever_is_raised_about_an_answer_ends_no_poll(fails: Exception,
     heard: list[Any] = []
 
     class Answers:
-        async def list(self, resource: Any) -> list[Any]:
+        async def pages(self, resource: Any) -> AsyncIterator[ListPage]:
             if where == "client":
                 raise fails
-            return [1]
+            one: Any = 1
+            yield ListPage([one], "1", "", 1)
 
     async def breaks(items: Any) -> None:
         raise fails
 
     async def hears(items: Any) -> None:
-        heard.append(items)
+        heard.append(list(items))
 
     clock = ManualClock()
     rest: Any = Answers()
     count = lambda *given: counted.append(given)  # noqa: E731
-    polled = plugin_informers.Polled(metrics_api.NODE_METRICS, rest, clock, random.Random(1), count)
+    polled = plugin_informers.Polled(metrics_api.NODE_METRICS, lambda item: item, rest, clock, random.Random(1), count)
     polled.listen(breaks)
     polled.listen(hears)
     polled.start()
@@ -270,6 +275,87 @@ async def test_whatever_is_raised_about_an_answer_ends_no_poll(fails: Exception,
     assert [labels[1] for _, labels in counted] == [("result", "error")] * 2
     assert heard == ([[1]] * 2 if where == "listener" else [])
     await polled.stop()
+
+
+class Item(dict[str, Any]):
+    """Weak references to a plain dictionary are not possible."""
+
+
+class Endless:
+    """A server whose list goes on, or stops to answer after `pages_max` pages. `held`: how many objects of the pages
+    before were still there at each."""
+
+    def __init__(self, pages_max: float = math.inf) -> None:
+        self.held: list[int] = []
+        self.pages_max = pages_max
+
+    async def pages(self, resource: Any) -> AsyncIterator[ListPage]:
+        before: list[weakref.ref[Item]] = []
+        while True:
+            self.held.append(sum(each() is not None for each in before))
+            if len(self.held) > self.pages_max:
+                try:
+                    await asyncio.get_running_loop().create_future()
+                except asyncio.CancelledError as error:
+                    # A cycle, as frames of requests that were given up have: all that its frames hold stays.
+                    cycle = [error]
+                    raise cycle[0] from None
+            page: list[Any] = [Item() for _ in range(10)]
+            before += [weakref.ref(each) for each in page]
+            yield ListPage(page, "1", "more", 1000)
+
+
+class Made:
+    def __init__(self, item: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("limit, said", [
+    ("POLL_OBJECTS_MAX", "50 objects or more, and 45 is the most that is read"),
+    ("POLL_BYTES_MAX", "5000 bytes or more, and 4500 is the most that is read"),
+    ("", "no answer within 30 s"),
+])  # fmt: skip
+async def test_an_answer_without_end_is_bounded_while_it_is_read(
+    limit: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if limit:
+        monkeypatch.setattr(plugin_informers, limit, {"POLL_OBJECTS_MAX": 45, "POLL_BYTES_MAX": 4500}[limit])
+    made: list[weakref.ref[Made]] = []
+
+    def project(item: Any) -> Made:
+        each = Made(item)
+        made.append(weakref.ref(each))
+        return each
+
+    clock, heard = ManualClock(), []
+    rest: Any = Endless() if limit else Endless(pages_max=4)
+
+    async def take(items: Any) -> None:
+        heard.append(items)
+
+    polled = plugin_informers.Polled(
+        metrics_api.NODE_METRICS, project, rest, clock, random.Random(1), lambda *given: None
+    )
+    polled.listen(take)
+    gc.disable()
+    try:
+        polled.start()
+        await settle()
+        await clock.advance(plugin_informers.POLL_DEADLINE_S)
+        assert polled.problem == said and not heard and len(rest.held) == 5
+        assert not any(rest.held), "a page is released before the next one is asked for"
+        assert len(made) == 40 and not any(each() for each in made), "without a full collection"
+    finally:
+        gc.enable()
+    await polled.stop()
+
+
+def test_what_is_kept_of_an_object_does_not_grow_with_it() -> None:
+    for item in ({"metadata": {"name": "x" * 10_000}}, {"metadata": {"name": "x"}, "usage": "y" * 10_000}):
+        assert len(str(metrics_api._said(item))) <= metrics_api.REASON_MAX + 50
+    whole = {"timestamp": TIMES[0], "usage": {"cpu": "1", "memory": "1"}}
+    assert isinstance(metrics_api._said({"metadata": {"name": "x" * 253}, **whole}), metrics_api.Told)
+    assert "so long" in str(metrics_api._said({"metadata": {"name": "x" * 10_000}, **whole}))
 
 
 @given(ANY)
