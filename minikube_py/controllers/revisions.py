@@ -30,6 +30,16 @@ def same_template(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     return same_message("core/v1.PodTemplateSpec", left, right)
 
 
+def patch_to(template: Mapping[str, Any]) -> Object:
+    """What a revision holds. Its members are in the order of Go's maps: kubectl and kube-controller-manager find the
+    current revision by comparing bytes.
+
+    Source: k8s.io/kubectl `pkg/polymorphichelpers/history.go`; pkg/controller/daemon/update.go, getPatch."""
+    data = {"spec": {"template": {**template, "$patch": "replace"}}}
+    found: Object = orjson.loads(orjson.dumps(data, option=orjson.OPT_SORT_KEYS))
+    return found
+
+
 class History:
     """The revisions of one kind of owner."""
 
@@ -72,8 +82,7 @@ class History:
             }
             if owner.annotations:
                 metadata["annotations"] = dict(owner.annotations)
-            data = {"spec": {"template": {**owner.template, "$patch": "replace"}}}
-            body = {"metadata": metadata, "data": data, "revision": number}
+            body = {"metadata": metadata, "data": patch_to(owner.template), "revision": number}
             try:
                 return project_revision(
                     await self._client.create(CONTROLLER_REVISIONS, body, owner.namespace)

@@ -68,6 +68,9 @@ OTHERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("rollout history -n multi daemonset/agent --revision=1", ("daemonset.apps/agent with revision #1", "Image:\tnginx:1")),
     ("rollout undo -n multi statefulset/db", ("statefulset.apps/db rolled back",)),
     ("rollout undo -n multi daemonset/agent", ("daemonset.apps/agent rolled back",)),
+    # Which is the current one kubectl finds by the bytes of their data.
+    ("rollout undo -n multi statefulset/db --to-revision=3", ("statefulset.apps/db skipped rollback",)),
+    ("rollout undo -n multi daemonset/agent --to-revision=3", ("daemonset.apps/agent skipped rollback",)),
     ("rollout status -n multi statefulset/db --timeout=90s", ("2 new pods have been updated",)),
     ("get pods -n multi db-0 -o jsonpath={.spec.containers[0].image}", ("nginx:1",)),
     ("describe -n multi sts db", ("Update Strategy:    RollingUpdate", "Create Pod db-1 in StatefulSet db successful")),
