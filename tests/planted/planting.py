@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mutants import Mutant
+from warm import Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = (1, 2, 3)
@@ -64,29 +65,35 @@ def plant(folder: Path, mutant: Mutant) -> None:
         compiled.unlink()
 
 
-def run_checker(folder: Path, checker: str, seed: int, patience: int = 1) -> Verdict:
-    """`checker`: node ids below tests/, separated by spaces. `patience`: how many times as long as most it may take."""
+def run_checker(folder: Path, checker: str, seed: int, patience: int = 1, warm: Warm | None = None) -> Verdict:
+    """`checker`: node ids below tests/, separated by spaces. `patience`: how many times as long as most it may take.
+    `warm`: what forks the process, which else is started; it must have nothing of the package."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHON"))}
     environment["MINIKUBE_PY_LAW_SEED"] = str(seed)
     environment["PYTHONPATH"] = os.pathsep.join((str(folder), str(Path(__file__).parent)))
-    command = [
-        sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-x", "-q", "-rf",
+    arguments = [
+        "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-x", "-q", "-rf",
         "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "planted_profile",
         "--hypothesis-profile=planted",
         f"--hypothesis-seed={seed}", f"--timeout={patience * TEST_TIMEOUT_S}",
         *(str(ROOT / "tests" / node) for node in checker.split()),
     ]  # fmt: skip
     started_s = time.monotonic()
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience * RUN_TIMEOUT_S,
-    )
-    output = done.stdout + done.stderr
+    if warm is not None:
+        out, err = folder / "stdout", folder / "stderr"
+        code = warm.run(arguments, folder, environment, out, err, patience * RUN_TIMEOUT_S)
+        output = out.read_text() + err.read_text()
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience * RUN_TIMEOUT_S,
+        )
+        code, output = done.returncode, done.stdout + done.stderr
     failed = _FAILED.search(output)
     name = failed[1].rpartition("/")[2] if failed else ""
-    return Verdict(name, done.returncode == 0, time.monotonic() - started_s, output)
+    return Verdict(name, code == 0, time.monotonic() - started_s, output)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from mutants import INFORMER, MUTANTS, Mutant
 from planting import SEEDS, copy_package, plant, run_checker
+from warm import Warm
 
 CHECKERS = sorted({mutant.checker for mutant in MUTANTS})
 if not os.environ.get("MINIKUBE_PY_PLANTED"):
@@ -22,20 +23,20 @@ if not os.environ.get("MINIKUBE_PY_PLANTED"):
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_the_checker_passes_on_the_code_as_it_is(checker: str, tmp_path: Path, record_property) -> None:
+def test_the_checker_passes_on_the_code_as_it_is(checker: str, tmp_path: Path, record_property, warm: Warm) -> None:
     copy_package(tmp_path)
-    verdict = run_checker(tmp_path, checker, SEEDS[0])
+    verdict = run_checker(tmp_path, checker, SEEDS[0], warm=warm)
     record_property("planted", ("- (no bug)", f"{checker} passes", verdict.duration_s))
     assert verdict.passed, verdict.output
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_found(mutant: Mutant, tmp_path: Path, record_property) -> None:
+def test_a_planted_bug_is_found(mutant: Mutant, tmp_path: Path, record_property, warm: Warm) -> None:
     copy_package(tmp_path)
     plant(tmp_path, mutant)
     duration_s = 0.0
     for seed in sorted(SEEDS, key=lambda seed: seed != mutant.seed):
-        verdict = run_checker(tmp_path, mutant.checker, seed)
+        verdict = run_checker(tmp_path, mutant.checker, seed, warm=warm)
         duration_s += verdict.duration_s
         if not verdict.passed:
             break
