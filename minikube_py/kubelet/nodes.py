@@ -44,6 +44,8 @@ class NodeView:
     address: str
     ready: bool
     allocatable: Texts
+    extended: Texts
+    """Capacity of extended resources."""
 
 
 def project_node(obj: Object) -> NodeView:
@@ -51,7 +53,10 @@ def project_node(obj: Object) -> NodeView:
     address = next((a["address"] for a in status.get("addresses") or () if a.get("type") == "InternalIP"), "")
     cidr = (obj.get("spec") or {}).get("podCIDR", "")
     most = shared_labels(status.get("allocatable"))
-    return NodeView(metadata["uid"], metadata["name"], cidr, address, is_ready(status), most)
+    extended = {name: amount for name, amount in (status.get("capacity") or {}).items() if "/" in name}
+    return NodeView(
+        metadata["uid"], metadata["name"], cidr, address, is_ready(status), most, shared_labels(extended)
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -298,6 +303,7 @@ class Nodes:
                 self._give_cidr(played)
         if not view.ready and view.name not in self._silent:
             self._revive(view, played)
+        self._offer(view, view, played)
 
     def _keep_off(self, view: NodeView) -> None:
         """Blocks may have been assigned under another slot layout: do not reuse those of other nodes."""
@@ -315,6 +321,7 @@ class Nodes:
         played.uid = new.uid
         if old.ready and not new.ready:
             self._revive(new, played)
+        self._offer(old, new, played)
 
     def _gone(self, view: NodeView) -> None:
         self._own.discard(view.name)
@@ -333,6 +340,22 @@ class Nodes:
         version = self._config.kubelet_version
         body = node_status.adopted_status(node.name, view.uid, node.address, version, now, bool(view.allocatable))
         self._say(node, Write("PATCH", path_of(NODES, "", node.name, "status"), body, STRATEGIC_MERGE_PATCH, _report))
+
+    def _offer(self, old: NodeView, new: NodeView, node: PlayedNode) -> None:
+        """Of an extended resource that somebody advertises as capacity, all can be allocated.
+
+        Source: kubelet `pkg/kubelet/nodestatus/setters.go` (MachineInfo)."""
+        most, raised = new.allocatable, old.allocatable == new.allocatable
+        found: dict[str, str | None] = {
+            name: amount
+            for name, amount in new.extended.items()
+            if name not in most or (raised and old.extended.get(name) != amount)
+        }
+        found |= {name: None for name in old.extended if name not in new.extended and name in most}
+        if found and node.claimed and not self._config.bare_nodes:
+            body = orjson.dumps({"metadata": {"uid": node.uid}, "status": {"allocatable": found}})
+            path = path_of(NODES, "", node.name, "status")
+            self._writer.put(Write("PATCH", path, body, STRATEGIC_MERGE_PATCH, _report))
 
     def _give_cidr(self, node: PlayedNode) -> None:
         spec = {"podCIDR": node.block.cidr, "podCIDRs": [node.block.cidr]}

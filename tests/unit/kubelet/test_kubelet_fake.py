@@ -266,6 +266,28 @@ async def test_a_node_taken_for_dead_says_that_it_lives():
         assert condition(w.api.kind("nodes")["n1"]["status"], "Ready") == "True"
 
 
+async def test_an_advertised_resource_can_be_allocated():
+    """Kubernetes' own task: an administrator patches the capacity."""
+    async with World() as w:
+
+        def offered(**capacity):
+            status = w.api.kind("nodes")["n1"]["status"]
+            plain = {name: amount for name, amount in status["capacity"].items() if "/" not in name}
+            extended = {f"example.com/{name}": amount for name, amount in capacity.items()}
+            w.api.change("nodes", "n1", status={**status, "capacity": {**plain, **extended}})
+            return plain, extended
+
+        for capacity in ({"dongle": "4"}, {"dongle": "8", "key": "1"}, {"key": "1"}, {}):
+            plain, extended = offered(**capacity)
+            await settle()
+            status = w.api.kind("nodes")["n1"]["status"]
+            assert status["allocatable"] == status["capacity"] == {**plain, **extended}
+        held_back = {"capacity": {"cpu": "1", "x/y": "4"}, "allocatable": {"cpu": "1", "x/y": "1"}}
+        w.api.change("nodes", "n1", status={**status, **held_back})
+        await settle()
+        assert w.api.kind("nodes")["n1"]["status"]["allocatable"] == held_back["allocatable"]
+
+
 async def test_pods_of_a_deleted_node_are_left_to_the_controllers():
     async with World() as w:
         w.pod()
