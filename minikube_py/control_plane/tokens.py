@@ -42,7 +42,7 @@ def read_token(path: Path) -> str:
     """The token in a file. Raises: SetupError if it is absent, or not a token."""
     token = read_text(path, "token file").strip()
     if not _TOKEN.fullmatch(token):
-        raise SetupError(f"token file {path}: must hold one token of 16 to 512 characters; remove it and restart")
+        raise SetupError(f"token file {path}: must hold one token of 16 to 512 characters; restore it, or renew all")
     return token
 
 

@@ -13,8 +13,8 @@ from minikube_py.raft.ready import ProposalDropped, ReadState, Role
 TRANSFER = b"transfer"
 """The context of a vote in an election that the leader requested."""
 
-ELECTION_TICKS_MIN = 2
-"""With 1 a candidate's timeout, drawn from `election_ticks` to below twice that, would be constant."""
+ELECTION_TICKS_MIN = 3
+"""With 2 a follower's timeout, drawn from `election_ticks` to two fifths more, would be constant."""
 
 
 @dataclass(frozen=True, slots=True)

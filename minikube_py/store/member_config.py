@@ -18,8 +18,8 @@ CHECK_S: Final = 600.0
 class MemberConfig(ReplicaConfig):
     """History is compacted when older than `retain_s` or, oldest first, when its writes exceed `retain_bytes`; 0 means
     no limit. `fsync` "auto": in a thread while it leads others, otherwise depending on the disk's speed. `tick_s`:
-    Raft's unit of time; an election starts after one to one and a half times `election_ticks` without a leader, so a
-    killed leader costs less than a second. `quota_bytes`, `reserve_bytes`: see Room; None: a few segments. `own_gc`:
+    Raft's unit of time; an election starts after 1 to 1.4 times `election_ticks` without a leader, so a killed leader
+    costs less than a second. `quota_bytes`, `reserve_bytes`: see Room; None: a few segments. `own_gc`:
     the Collector takes over the process, which must be this member's alone. `check_s`: how often a leader compares the
     members' hashes. The rest: see ReplicaConfig."""
 

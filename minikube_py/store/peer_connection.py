@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import re
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -341,6 +343,15 @@ async def answered(
     except OSError as error:
         # If a connection ends during the TLS handshake, asyncio's error has no text.
         raise Unavailable(error.strerror or str(error) or "the other side ended the connection") from error
+
+
+_REFUSAL = rf"\[Errno {errno.ECONNREFUSED}\] Connect call failed \([^()]*\)"
+_REFUSALS = re.compile(rf"Multiple exceptions: {_REFUSAL}(, {_REFUSAL})*")
+
+
+def is_refusal(error: BaseException | None) -> bool:
+    """Whether nothing listens at a place: each of its addresses refused. Of several, asyncio joins the texts."""
+    return isinstance(error, ConnectionRefusedError) or bool(_REFUSALS.fullmatch(str(error)))
 
 
 async def _connect(connection: PeerConnection, address: str, tls: ssl.SSLContext | None) -> None:

@@ -10,7 +10,7 @@ from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.framing import frame
 from minikube_py.store.membership import Member
-from minikube_py.store.peer_connection import OutgoingLink, answered
+from minikube_py.store.peer_connection import OutgoingLink, answered, is_refusal
 from minikube_py.store.peer_protocol import Refusal, Refused, Say, message_frame
 from minikube_py.store.peer_snapshots import SnapshotSender
 
@@ -266,7 +266,7 @@ class PeerSender:
             greeted = asyncio.shield(link.greeted)
             refusal = await answered(link, self.member.peer, peers.tls_client, greeted, peers.limits.connect_s)
         except Unavailable as error:
-            if isinstance(error.__cause__, ConnectionRefusedError):
+            if is_refusal(error.__cause__):
                 peers.gone(self.member.id)
             return error
         if refusal is not None:
