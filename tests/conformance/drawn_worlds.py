@@ -15,7 +15,7 @@ from drawn_cron_jobs import Step as CronStep
 from drawn_cron_jobs import before
 from drawn_jobs import Step as JobStep
 from drawn_stateful_sets import OTHER, Drawn, Step
-from lockstep import ASKED_EVERY_S, SIDE
+from lockstep import ACTS_EVERY_S, SIDE
 from patience import until
 from side_by_side import Told
 from test_controllers_vs_original import normal
@@ -106,7 +106,7 @@ class World(ABC):
             for pod in await self.client.list(PODS, self.namespace):
                 with contextlib.suppress(StatusError):
                     await self.kubelet(pod)
-            await asyncio.sleep(ASKED_EVERY_S)
+            await asyncio.sleep(ACTS_EVERY_S)
 
     async def _settle(self) -> None:
         self.answers.append(await SIDE.get().settle(self._state))

@@ -13,8 +13,11 @@ from typing import Any
 
 from patience import PATIENCE_S
 
-ASKED_EVERY_S = 0.05
-"""Both servers share the machine with who asks: asked without a pause, they have less time for what is waited for."""
+ASKED_EVERY_S = 0.2
+"""Both servers share the machine with who asks: asked without a pause, they have less time for what is waited for. At a
+twentieth of a second most of a run was questions."""
+ACTS_EVERY_S = 0.1
+"""What a script plays, as kubelets, looks for work this often."""
 RESTS_S = 1.5
 """As long as nothing changes: longer than controllers put off the syncs of what is busy."""
 

@@ -24,6 +24,7 @@ from drawn_objects import MERGE, changes, put
 from edges import as_json
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
+from lockstep import ASKED_EVERY_S
 from patience import PATIENCE_S
 
 from minikube_py.api.feature_gates import known, parse
@@ -210,7 +211,7 @@ async def until(question: Any, seconds: float = PATIENCE_S) -> Any:
             found = await question()
             if found is not None:
                 return found
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(ASKED_EVERY_S)
 
 
 def state_of(pods: list[Json], groups: list[Json]) -> Json:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from api_targets import original
 from job_scenarios import JOB_SCENARIOS
-from lockstep import ASKED_EVERY_S, SIDE, in_lockstep
+from lockstep import ACTS_EVERY_S, SIDE, in_lockstep
 from patience import until
 from test_controllers_vs_original import NAMESPACE, clear_pods, normal, ours, theirs
 
@@ -112,7 +112,7 @@ class World:
                     if pod["status"].get("phase") == "Pending" and image != "broken":
                         status = {"status": READY}
                         await self.client.patch(PODS, name, status, NAMESPACE, subresource="status")
-            await asyncio.sleep(ASKED_EVERY_S)
+            await asyncio.sleep(ACTS_EVERY_S)
 
     async def state(self) -> Any:
         found: dict[str, Any] = {}
