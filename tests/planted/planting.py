@@ -14,10 +14,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mutants import Mutant
-from warm import Warm
+
+if TYPE_CHECKING:
+    from warm import Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = (1, 2, 3)
