@@ -76,7 +76,7 @@ class Discovery:
             found = content, orjson.dumps(content) + b"\n"
             if parts != ["api"]:
                 self._plains[key] = found
-        if parts[0] == "api" or len(parts) > 2:
+        if parts[0] == "api" or (len(parts) > 2 and parts[1] in self._registry.base.groups):
             _check_route(accept)
         return _as_asked(*found, accept)
 
@@ -197,7 +197,8 @@ def _aggregated_version(accept: str | None) -> str:
 
 
 def _check_route(accept: str | None) -> None:
-    """Core and versions are go-restful's routes, which know no `application/*`; the lists of groups are not."""
+    """Core and versions are go-restful's routes, which know no `application/*`; the lists of groups are not, nor is
+    what custom resources have."""
     wanted = {clause.partition(";")[0].strip() for clause in (accept or "*/*").split(",")}
     if not wanted & {*_ACCEPTED, PROTOBUF, "*/*"}:
         raise no_representation(_ACCEPTED)

@@ -29,7 +29,8 @@ class Accepted(NamedTuple):
 
 
 def parse_accept(header: str | None) -> list[Accepted]:
-    """The clauses of an Accept header, most preferred first; `*/*` without a header."""
+    """The clauses of an Accept header, most preferred first, also those of weight 0, as upstream; `*/*` without a
+    header."""
     found: list[tuple[float, Accepted]] = []
     for clause in (header or "*/*").split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
@@ -38,7 +39,7 @@ def parse_accept(header: str | None) -> list[Accepted]:
             weight = float(parameters.pop("q", "1") or "1")
         except ValueError:
             weight = 0.0
-        if media and weight > 0:
+        if media:
             found.append((weight, Accepted(media.lower(), parameters)))
     found.sort(key=lambda pair: -pair[0])
     return [accepted for _, accepted in found]

@@ -144,7 +144,8 @@ class Codec(Protocol):
 @dataclass(frozen=True, slots=True)
 class Subresource:
     """`group` and `version` are set only where the kind is another group's (`pods/eviction`: policy/v1). `connects`: it
-    leads to a container, and `kind` names the options in its query."""
+    leads to a container, and `kind` names the options in its query. `tabled`: it can be a Table, as where upstream's
+    storage is a TableConvertor."""
 
     name: str
     kind: str
@@ -152,6 +153,7 @@ class Subresource:
     group: str = ""
     version: str = ""
     connects: bool = False
+    tabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,8 +375,8 @@ NAMESPACED: Final = {**NAMED, "metadata.namespace": Selectable(("metadata", "nam
 """The name alone, and with it the namespace, which cluster-scoped kinds without labels of their own have, too."""
 
 
-def status_of(kind: str) -> Subresource:
-    return Subresource("status", kind, STATUS_VERBS)
+def status_of(kind: str, tabled: bool = True) -> Subresource:
+    return Subresource("status", kind, STATUS_VERBS, tabled=tabled)
 
 
 def connection(name: str, kind: str) -> Subresource:

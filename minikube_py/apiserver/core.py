@@ -33,7 +33,7 @@ from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter, orphaning_told
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
-from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate, single_bytes, with_options
+from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate_of, single_bytes, with_options
 from minikube_py.apiserver.health import Results
 from minikube_py.apiserver.inflight import InFlight, too_many
 from minikube_py.apiserver.limits import Limits
@@ -428,7 +428,7 @@ class ApiServer:
             return await self._unstored(asked, request)
         if verb == "patch":
             check_patch_type(request.content_type, _WITH_APPLY)
-        form = negotiate(request.accept)
+        form = negotiate_of(request.accept, asked.resource, asked.subresource)
         listed = None
         if verb in ("get", "list", "watch"):
             listed = read_options(request.query, verb, asked.resource)
@@ -489,7 +489,7 @@ class ApiServer:
             return await self._look_inside(asked, request)
         if asked.verb == "patch":
             check_patch_type(request.content_type, _WITH_APPLY if name == "scale" else PATCH_TYPES)
-        form = with_options(negotiate(request.accept), request.query)
+        form = with_options(negotiate_of(request.accept, asked.resource, asked.subresource), request.query)
         if name == "scale" and asked.verb == "get":
             found = await self.lister.find(asked, read_options(request.query, "get", asked.resource))
             return await self.subresources.get_scale(asked.resource, found, form)
@@ -500,10 +500,15 @@ class ApiServer:
         if name == "scale":
             return await self.subresources.write_scale(asked, request, options, form)
         if name == "binding":
-            return await self.subresources.bind(asked, request, options)
+            return await self._told(await self.subresources.bind(asked, request, options), form)
         if name == "token":
             return await self.accounts.issue(asked, request, options, form)
-        return await self.evictions.evict(asked, request, options)
+        return await self._told(await self.evictions.evict(asked, request, options), form)
+
+    async def _told(self, answer: Response, form: Form) -> Response:
+        """A Status, which is never printed otherwise, in the accepted media type."""
+        answer.content_type, answer.body = form.media_type, await in_form(answer.body, form, self.writer.work)
+        return answer
 
     async def _look_inside(self, asked: Route, request: Request) -> Response:
         if asked.resource is NODES:
@@ -525,9 +530,10 @@ class ApiServer:
             from minikube_py.apiserver import usage_metrics
 
             return await usage_metrics.answer(self, asked, request)
+        form = negotiate_of(request.accept, asked.resource)
         options = write_options(request.query, "CreateOptions", request.content_type)
         if asked.resource.plural == "bindings":
-            return await self.subresources.bind(asked, request, options)
+            return await self._told(await self.subresources.bind(asked, request, options), form)
         return await review(self.writer, asked, request, self.access, options, self.clock.wall_s())
 
     async def _delete(self, asked: Route, request: Request, form: Form) -> Response:

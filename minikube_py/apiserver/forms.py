@@ -17,7 +17,7 @@ import orjson
 from minikube_py.api import go_json, yaml_text
 from minikube_py.api.document import PROTOBUF
 from minikube_py.api.errors import StatusError, bad_request, invalid_value, no_representation, not_acceptable
-from minikube_py.api.kind import Kind
+from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.memo import remembered
 from minikube_py.api.tables import TablePrinter, table_head
 from minikube_py.apiserver.messages import Request, Response
@@ -67,9 +67,9 @@ def split_accept(accept: str) -> list[_Accepted]:
         try:
             quality = float(params.pop("q", "1"))
         except ValueError:
-            quality = 1.0
-        if quality > 0:
-            found.append((-quality, position, _Accepted(media_type.lower(), params)))
+            quality = 0.0
+        # As upstream's parser, which keeps what has the quality 0.
+        found.append((-quality, position, _Accepted(media_type.lower(), params)))
     return [accepted for _, _, accepted in sorted(found)]
 
 
@@ -96,13 +96,26 @@ def negotiate(accept: str) -> Form:
     """The first form of an Accept header that is served. Raises: StatusError 406."""
     if accept in (JSON, "*/*", ""):
         return PLAIN
+    return _first(accept, True, True)
+
+
+def negotiate_of(accept: str, kind: Kind, sub: Subresource | None = None) -> Form:
+    """As `negotiate`, of what may have no Table: subresources without one, and kinds that are only created. Custom
+    resources are not behind go-restful. Raises: StatusError 406."""
+    tabled = sub.tabled if sub is not None else "get" in kind.verbs
+    return negotiate(accept) if tabled and not kind.definition else _first(accept, tabled, not kind.definition)
+
+
+def _first(accept: str, tabled: bool, restful: bool) -> Form:
+    if not accept:
+        return PLAIN
     accepted = split_accept(accept)
-    if not any(media_type in (*SERVED, PROTOBUF, "*/*") for media_type, _ in accepted):
+    if restful and not any(media_type in (*SERVED, PROTOBUF, "*/*") for media_type, _ in accepted):
         # As go-restful, which does not support `application/*`.
         raise no_representation((*SERVED, f"{JSON};stream=watch"))
     for candidate in accepted:
         form = _form_of(candidate)
-        if form is not None:
+        if form is not None and (tabled or form.kind != "table"):
             return form
     raise not_acceptable(SERVED)
 

@@ -23,7 +23,7 @@ from minikube_py.api.service_tokens import ISSUER, InvalidToken
 from minikube_py.api.validation.dispatch import validate_create
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.auth import ANONYMOUS, Asked
-from minikube_py.apiserver.forms import negotiate, single_bytes, with_options
+from minikube_py.apiserver.forms import negotiate_of, single_bytes, with_options
 from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.options import WriteOptions
 from minikube_py.apiserver.preparing import check_namespace, encode
@@ -40,7 +40,7 @@ async def review(
 ) -> Response:
     """Raises: StatusError 400, 422."""
     kind, user = route.resource, request.user or ANONYMOUS
-    form = with_options(negotiate(request.accept), request.query)
+    form = with_options(negotiate_of(request.accept, kind), request.query)
     obj, warnings = await writer.read(kind, request, options)
     try:
         check_namespace(kind, obj["metadata"], route.namespace)

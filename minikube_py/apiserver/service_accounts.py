@@ -24,7 +24,6 @@ from minikube_py.api.errors import (
     go_quote,
     invalid,
     invalid_value,
-    not_acceptable,
     not_found,
 )
 from minikube_py.api.kind import Kind
@@ -33,7 +32,7 @@ from minikube_py.api.kinds.core import NODES, PODS, SECRETS, SERVICEACCOUNTS
 from minikube_py.api.meta import new_uid, parse_timestamp, timestamp
 from minikube_py.api.service_tokens import ISSUER, LEGACY_CLAIMS, LEGACY_ISSUER, InvalidToken, SigningKey, account_user
 from minikube_py.apiserver.auth import Spoken
-from minikube_py.apiserver.forms import SERVED, Form, single_bytes
+from minikube_py.apiserver.forms import Form, single_bytes
 from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.options import WriteOptions
@@ -232,8 +231,6 @@ class ServiceAccounts:
 
     async def issue(self, route: Route, request: Request, options: WriteOptions, form: Form) -> Response:
         """`serviceaccounts/token`. Raises: StatusError 400, 404, 406, 409, 422."""
-        if form.kind == "table":
-            raise not_acceptable(SERVED)
         asked, warnings = await self._writer.read(SERVICEACCOUNTS, request, options, route.subresource)
         try:
             await self._fill(route, request, asked)

@@ -34,6 +34,7 @@ def cases() -> Iterator[Ask]:
     yield from _watches()
     yield from _options()
     yield from _evictions()
+    yield from _untabled()
     yield from _topology()
     yield from _former()
 
@@ -111,6 +112,28 @@ def _topology() -> Iterator[Ask]:
                     body = {"metadata": {"name": bound}, "target": {"name": node, **({"kind": kind} if kind else {})}}
                     yield Ask("binding", "POST", at.format(pods, bound), body)
                     yield Ask("bound pod", "GET", f"{pods}/{bound}")
+
+
+def _untabled() -> Iterator[Ask]:
+    """What has no Table, above all reviews, whose verdict one would lose."""
+    pods, review = f"{IN}/pods", {"nonResourceAttributes": {"path": "/", "verb": "get"}}
+    yield Ask("setup", "POST", pods, {"metadata": {"name": "untabled"}, "spec": _TEMPLATE["spec"]})
+    written: list[tuple[str, str, Any]] = [
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": review}),
+        ("POST", f"/apis/authorization.k8s.io/v1/namespaces/{NAMESPACE}/localsubjectaccessreviews", {"spec": {"user": "u", "resourceAttributes": {"verb": "get", "namespace": NAMESPACE}}}),
+        ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": {"user": "u", **review}}),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "x"}}),
+        ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}),
+        ("POST", f"{IN}/bindings?dryRun=All", {"metadata": {"name": "untabled"}, "target": {"kind": "Node", "name": "n"}}),
+        ("POST", f"{pods}/untabled/binding?dryRun=All", {"metadata": {"name": "untabled"}, "target": {"kind": "Node", "name": "n"}}),
+        ("POST", f"{pods}/untabled/eviction?dryRun=All", {"metadata": {"name": "untabled"}}),
+        *(("GET", f"{pods}/untabled/{sub}", None) for sub in ("status", "resize", "ephemeralcontainers")),
+        *(("PATCH", f"{pods}/untabled/{sub}?dryRun=All", {}) for sub in ("status", "resize", "ephemeralcontainers")),
+        ("GET", "/apis/apiregistration.k8s.io/v1/apiservices/v1./status", None), ("GET", f"/api/v1/namespaces/{NAMESPACE}/status", None),
+    ]
+    for accept in (_LIST + _TABLE, f"{_LIST}{_TABLE},{_LIST}", f"{_YAML}{_TABLE},{_YAML}", "application/*", "text/html", f"{_LIST};q=0"):
+        for method, path, body in written:
+            yield Ask("no table", method, path, body, _MERGE if method == "PATCH" else "", accept)
 
 
 def _scales() -> Iterator[Ask]:

@@ -94,7 +94,7 @@ CUSTOMRESOURCEDEFINITIONS: Final = Kind(
     GROUP, "v1", "CustomResourceDefinition", "customresourcedefinitions", "customresourcedefinition", False,
     short_names=("crd", "crds"),
     categories=("api-extensions",),
-    subresources=(status_of("CustomResourceDefinition"),),
+    subresources=(status_of("CustomResourceDefinition", tabled=False),),
     selectable=NAMESPACED,
     generation=True,
     storage_version=f"{GROUP}/v1beta1",

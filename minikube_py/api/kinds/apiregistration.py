@@ -198,7 +198,7 @@ def _print(service: Json, age: Age) -> list[Any]:
 APISERVICES: Final = Kind(
     GROUP, "v1", "APIService", "apiservices", "apiservice", False,
     categories=("api-extensions",),
-    subresources=(status_of("APIService"),),
+    subresources=(status_of("APIService", tabled=False),),
     selectable=NAMESPACED,
     allow_unconditional_update=False,
     also_reset={"status": (("metadata",),)},

@@ -246,7 +246,8 @@ REQUESTS: Final = Kind(
     short_names=("csr",),
     selectable={**NAMED, "spec.signerName": Selectable(("spec", "signerName"))},
     subresources=(
-        Subresource("approval", "CertificateSigningRequest", STATUS_VERBS), status_of("CertificateSigningRequest"),
+        Subresource("approval", "CertificateSigningRequest", STATUS_VERBS, tabled=False),
+        status_of("CertificateSigningRequest"),
     ),
     default=_default,
     note_sender=_note_sender,

@@ -267,7 +267,7 @@ def _print_group(group: Json, age: Age) -> list[Any]:
 
 PODGROUPS: Final = Kind(
     GROUP, VERSION, "PodGroup", "podgroups", "podgroup", True,
-    subresources=(status_of("PodGroup"),),
+    subresources=(status_of("PodGroup", tabled=False),),
     selectable=NAMESPACED,
     gated=tuple(("spec", name) for name in _GATED),
     sees=((GROUP, VERSION, "workloads"),),

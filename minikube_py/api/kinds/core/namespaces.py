@@ -98,7 +98,7 @@ NAMESPACES: Final = Kind(
     "", "v1", "Namespace", "namespaces", "namespace", False,
     short_names=("ns",),
     verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
-    subresources=(Subresource("finalize", "Namespace", ("update",)), status_of("Namespace")),
+    subresources=(Subresource("finalize", "Namespace", ("update",), tabled=False), status_of("Namespace")),
     selectable={**NAMED, "status.phase": Selectable(("status", "phase"))},
     default=_default_namespace,
     prepare_create=_create_namespace,

@@ -222,14 +222,14 @@ PODS: Final = Kind(
     },
     subresources=(
         connection("attach", "PodAttachOptions"),
-        Subresource("binding", "Binding", ("create",)),
-        Subresource("ephemeralcontainers", "Pod", STATUS_VERBS),
-        Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        Subresource("binding", "Binding", ("create",), tabled=False),
+        Subresource("ephemeralcontainers", "Pod", STATUS_VERBS, tabled=False),
+        Subresource("eviction", "Eviction", ("create",), "policy", "v1", tabled=False),
         connection("exec", "PodExecOptions"),
         Subresource("log", "Pod", ("get",)),
         connection("portforward", "PodPortForwardOptions"),
         proxy_of("Pod"),
-        Subresource("resize", "Pod", STATUS_VERBS),
+        Subresource("resize", "Pod", STATUS_VERBS, tabled=False),
         status_of("Pod"),
     ),
     selectable={
