@@ -87,24 +87,8 @@ def _described(text: str, zone: tzinfo) -> Schedule:
     length = text.removeprefix("@every ")
     try:
         return Every(max(duration_ns(length) // 10**9, 1))
-    except BadValue:
-        raise BadSchedule(f"failed to parse duration {length}: {_why_no_duration(length)}") from None
-
-
-def _why_no_duration(text: str) -> str:
-    """As Go's time.ParseDuration says it."""
-    rest = re.sub(r"^[-+]", "", text)
-    while match := re.match(r"([0-9]*)(\.[0-9]*)?", rest):
-        if not (match[1] or (match[2] or "")[1:]):
-            break
-        unit = re.match(r"[^.0-9]*", rest[match.end() :])
-        assert unit is not None
-        if not unit[0]:
-            return f"time: missing unit in duration {go_quote(text)}"
-        if unit[0] not in ("ns", "us", "µs", "μs", "ms", "s", "m", "h"):
-            return f"time: unknown unit {go_quote(unit[0])} in duration {go_quote(text)}"
-        rest = rest[match.end() + unit.end() :]
-    return f"time: invalid duration {go_quote(text)}"
+    except BadValue as error:
+        raise BadSchedule(f"failed to parse duration {length}: {error}") from None
 
 
 def _field(text: str, bounds: _Bounds) -> int:

@@ -167,7 +167,7 @@ def duration_ns(value: Any) -> int:
     if not is_text(value):
         raise Mismatch(json_type(value), "string")
     if _DURATION.fullmatch(value) is None:
-        raise BadValue(f"time: invalid duration {go_quote(value)}")
+        raise BadValue(_why_no_duration(value))
     total = 0
     for count, fraction, unit in _DURATION_PART.findall(value):
         scale = _UNITS_NS[unit]
@@ -175,6 +175,22 @@ def duration_ns(value: Any) -> int:
     if total > INT64_MAX:
         raise BadValue(f"time: invalid duration {go_quote(value)}")
     return -total if value.startswith("-") else total
+
+
+def _why_no_duration(text: str) -> str:
+    """As Go's time.ParseDuration says it."""
+    rest = re.sub(r"^[-+]", "", text)
+    while match := re.match(r"([0-9]*)(\.[0-9]*)?", rest):
+        if not (match[1] or (match[2] or "")[1:]):
+            break
+        unit = re.match(r"[^.0-9]*", rest[match.end() :])
+        assert unit is not None
+        if not unit[0]:
+            return f"time: missing unit in duration {go_quote(text)}"
+        if unit[0] not in _UNITS_NS:
+            return f"time: unknown unit {go_quote(unit[0])} in duration {go_quote(text)}"
+        rest = rest[match.end() + unit.end() :]
+    return f"time: invalid duration {go_quote(text)}"
 
 
 def duration_text(nanoseconds: int) -> str:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from minikube_py.api.errors import StatusError
+from minikube_py.api.errors import StatusError, bad_request
 from minikube_py.api.meta import is_path_segment
+from minikube_py.api.values import BadValue, duration_ns
 from minikube_py.apiserver.access import selected_name
 from minikube_py.apiserver.audit_policy import Attributes
 from minikube_py.apiserver.messages import decode_path, parse_query
@@ -26,6 +27,7 @@ _NAMESPACE_SUBRESOURCES: Final = ("status", "finalize")
 _LASTING: Final = frozenset(("attach", "exec", "proxy", "log", "portforward"))
 _PERHAPS_LASTING: Final = re.compile(r"%|/(?:watch|attach|exec|proxy|log|portforward|debug)(?:/|$)")
 """In the paths of all long-running requests but watches by option; reading the attributes of each would take longer."""
+INVALID_TIMEOUT: Final = "invalid timeout specified in the request URL"
 _INTEGERS: Final = ("limit", "timeoutSeconds")
 
 
@@ -81,6 +83,20 @@ def is_long_running(asked: Attributes) -> bool:
 def lasts(path: str, method: str, query: Mapping[str, str]) -> bool:
     """Whether a request that is no watch by its options is long-running."""
     return bool(_PERHAPS_LASTING.search(path)) and is_long_running(attributes_of(path, method, query))
+
+
+def timeout_s(path: str, method: str, query: Mapping[str, str]) -> float:
+    """How long a request may take by its option `timeout`; 0: as long as any. Long-running requests ignore it.
+    Raises: StatusError 400.
+
+    Source: apiserver `pkg/endpoints/filters/request_deadline.go`."""
+    text = query.get("timeout", "")
+    if not text or is_long_running(attributes_of(path, method, query)):
+        return 0.0
+    try:
+        return duration_ns(text) / 1e9
+    except BadValue as error:
+        raise bad_request(f"{INVALID_TIMEOUT} - {error}") from None
 
 
 def source_addresses(head: Head, peer: str) -> list[str]:

@@ -35,11 +35,11 @@ from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
 from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate_of, single_bytes, with_options
 from minikube_py.apiserver.health import Results
-from minikube_py.apiserver.inflight import InFlight, too_many
+from minikube_py.apiserver.inflight import InFlight, out_of_time, too_many, within
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
 from minikube_py.apiserver.messages import PAGE, Page, Request, Response, error_response, warning_headers, with_warnings
-from minikube_py.apiserver.metrics import RequestMetrics
+from minikube_py.apiserver.metrics import RequestMetrics, gauges
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import (
@@ -65,7 +65,7 @@ from minikube_py.apiserver.subresources import Subresources
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.webhook_calls import Caller
-from minikube_py.apiserver.work import ASKED_BY, Work, WorkHere, in_form
+from minikube_py.apiserver.work import ASKED_BY, Work, WorkHere, in_form, told
 from minikube_py.apiserver.writes import Writer, Written
 from minikube_py.client.transport import ApiResponse
 from minikube_py.env import Clock, Rng, ended
@@ -346,8 +346,13 @@ class ApiServer:
     def handle(self, request: Request) -> Coroutine[Any, Any, Response]:
         """Never raises, except for a cancellation from outside."""
         if self.auditor is not None:
-            return self.auditor.handle(request, self._handle)
-        return self._handle(request)
+            return self.auditor.handle(request, self._within)
+        return self._handle(request) if request.deadline_s is None else self._within(request)
+
+    def _within(self, request: Request) -> Coroutine[Any, Any, Response]:
+        if request.deadline_s is None:
+            return self._handle(request)
+        return within(request, self.clock, self._handle, self._late)
 
     async def _handle(self, request: Request) -> Response:
         started_s = self.clock.monotonic_s()
@@ -393,7 +398,11 @@ class ApiServer:
             if task is None or task not in self._late:
                 raise
             task.uncancel()
-            response = error_response(timeout(f"request did not complete within {self.limits.request_timeout_s:g} s"))
+            limit_s = self.limits.request_timeout_s
+            if request.deadline_s is not None and self.clock.monotonic_s() < started_s + limit_s:
+                response = out_of_time()
+            else:
+                response = error_response(timeout(f"request did not complete within {limit_s:g} s"))
         except Exception as error:
             log.exception("%s %s", request.method, request.path)
             if request.audit is not None:
@@ -500,15 +509,10 @@ class ApiServer:
         if name == "scale":
             return await self.subresources.write_scale(asked, request, options, form)
         if name == "binding":
-            return await self._told(await self.subresources.bind(asked, request, options), form)
+            return await told(self.subresources.bind(asked, request, options), form, self.writer.work)
         if name == "token":
             return await self.accounts.issue(asked, request, options, form)
-        return await self._told(await self.evictions.evict(asked, request, options), form)
-
-    async def _told(self, answer: Response, form: Form) -> Response:
-        """A Status, which is never printed otherwise, in the accepted media type."""
-        answer.content_type, answer.body = form.media_type, await in_form(answer.body, form, self.writer.work)
-        return answer
+        return await told(self.evictions.evict(asked, request, options), form, self.writer.work)
 
     async def _look_inside(self, asked: Route, request: Request) -> Response:
         if asked.resource is NODES:
@@ -533,7 +537,7 @@ class ApiServer:
         form = negotiate_of(request.accept, asked.resource)
         options = write_options(request.query, "CreateOptions", request.content_type)
         if asked.resource.plural == "bindings":
-            return await self._told(await self.subresources.bind(asked, request, options), form)
+            return await told(self.subresources.bind(asked, request, options), form, self.writer.work)
         return await review(self.writer, asked, request, self.access, options, self.clock.wall_s())
 
     async def _delete(self, asked: Route, request: Request, form: Form) -> Response:
@@ -542,19 +546,19 @@ class ApiServer:
         check_segment(asked.name)
         if options.unread and await self._delete_unread(asked, request, options):
             return Response(200, nonresource.deleted_unread(resource, asked.name))
-        with orphaning_told(resource, options) as told:
+        with orphaning_told(resource, options) as warned:
             passage = self.writer.chain.enter(request, "DELETE", resource, asked.namespace, asked.name, options=options)
             deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit, passage)
             status_code = 202 if not deleted.gone and options.orphan is False else 200
             if deleted.gone and resource.delete_answer == "status":
                 status = nonresource.deleted_status(resource, asked.name, deleted.value)
                 body = await in_form(status, form, self.writer.work)
-                return Response(200, body, YAML if form.media_type == YAML else "application/json", told)
+                return Response(200, body, YAML if form.media_type == YAML else "application/json", warned)
             body = single_bytes(
                 resource, as_served(resource, deleted.value), deleted.revision, form, self.clock.wall_s()
             )
             body = await in_form(body, form, self.writer.work)
-            return Response(status_code, body, form.media_type, told)
+            return Response(status_code, body, form.media_type, warned)
 
     async def _delete_unread(self, asked: Route, request: Request, options: DeleteOptions) -> bool:
         """Deletes an unreadable object, like upstream's AllowUnsafeMalformedObjectDeletion: without admission,
@@ -570,35 +574,18 @@ class ApiServer:
         options = await self.writer.delete_options_of(request)
         listed = list_options(request.query, False, asked.resource)
         page, selection = await self.lister.page(asked, listed)
-        with orphaning_told(asked.resource, options) as told:
+        with orphaning_told(asked.resource, options) as warned:
             passage = self.writer.chain.enter(request, "DELETE", asked.resource, asked.namespace, "", options=options)
             await self.deleter.delete_collection(asked.resource, page.items, options, request.admit, passage)
             response = await self.lister.render(asked.resource, page, form, selection)
-            response.headers = {**response.headers, **told}
+            response.headers = {**response.headers, **warned}
             return response
 
     # --- what is going on -------------------------------------------------------------------------------------------
 
     def metrics(self) -> dict[str, float]:
         """Counters and gauges by Prometheus name: of the API server, and of its store."""
-        found: dict[str, float] = {"apiserver_current_inflight_requests": len(self._inflight)}
-        for resource, cache in self.cache.caches.items():
-            if resource.converts is not None:
-                continue
-            labels = f'{{group="{resource.group}",resource="{resource.plural}"}}'
-            found[f"apiserver_resource_objects{labels}"] = cache.count()
-        found["apiserver_unreadable_objects"] = len(self.cache.reading.why)
-        found["apiserver_unserved_definitions"] = self.custom.unserved
-        for resource, broadcaster in self.watching.broadcasters.items():
-            labels = f'{{group="{resource.group}",version="{resource.version}",kind="{resource.kind}"}}'
-            found[f"apiserver_registered_watchers{labels}"] = broadcaster.streams
-        found["apiserver_watch_cache_resource_version"] = self.cache.revision
-        found |= {**self.in_flight.metrics(), **self.connection_metrics()}
-        found.update(self.component_metrics())
-        found.update(self.watching.metrics())
-        if self.auditor is not None:
-            found.update(self.auditor.metrics())
-        return found | self.storage.metrics()
+        return gauges(self, len(self._inflight))
 
 
 __all__ = ["ApiServer", "error_response"]

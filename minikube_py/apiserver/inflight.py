@@ -7,16 +7,22 @@ Source: apiserver `pkg/server/filters/maxinflight.go`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from asyncio import Task
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError
 from minikube_py.apiserver.audit_requests import lasts
 from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.limits import Limits
-from minikube_py.apiserver.messages import Request, Response, error_response
+from minikube_py.apiserver.messages import TEXT, Request, Response, error_response
 from minikube_py.apiserver.rules import MASTERS
+from minikube_py.env import Clock
 
 RETRY_AFTER_S = 1
+_OUT_OF_TIME: Final = "request did not complete within the allotted timeout"
 _READS = ("get", "list", "head", "options")
 
 
@@ -68,6 +74,32 @@ class InFlight:
             found[f'apiserver_current_inflight_requests{{request_kind="{kind}"}}'] = slots.taken
             found[f'apiserver_dropped_requests_total{{request_kind="{kind}"}}'] = slots.refused
         return found
+
+
+async def within(
+    request: Request, clock: Clock, handle: Callable[[Request], Coroutine[Any, Any, Response]], late: set[Task[Any]]
+) -> Response:
+    """Until the request's own deadline. `late`: tasks that answer so themselves when they are cancelled."""
+    left_s = (request.deadline_s or 0.0) - clock.monotonic_s()
+    if left_s <= 0:
+        return out_of_time()
+    handling, ending = asyncio.create_task(handle(request)), asyncio.create_task(clock.sleep(left_s))
+    try:
+        await asyncio.wait((handling, ending), return_when=asyncio.FIRST_COMPLETED)
+        if not handling.done():
+            late.add(handling)
+            handling.cancel()
+        return await handling
+    finally:
+        handling.cancel()
+        ending.cancel()
+
+
+def out_of_time() -> Response:
+    """As upstream, of no kind."""
+    status = {"metadata": {}, "status": "Failure", "message": f"Timeout: {_OUT_OF_TIME}", "reason": "Timeout",
+              "details": {}, "code": 504}  # fmt: skip
+    return Response(504, go_json.dumps(status) + b"\n", TEXT)
 
 
 def too_many(limit: int) -> Response:

@@ -87,11 +87,13 @@ class Request:
 
     `user` is the sender, using `user_agent`; `wanted` is the user in its `Impersonate-*` headers. After authorization
     `user` is the effective user, `admit` checks that user's writes, and `standing` checks renewals (None: `admit`
-    must). `warnings` are those of admission."""
+    must). `warnings` are those of admission.
+
+    `deadline_s`: when it ends by its own `timeout`, of the monotonic clock."""
 
     __slots__ = (
-        "accept", "admit", "audit", "body", "content_type", "converted", "head", "if_none_match", "method", "path",
-        "pretty", "query", "receive", "standing", "user", "user_agent", "wanted", "warnings",
+        "accept", "admit", "audit", "body", "content_type", "converted", "deadline_s", "head", "if_none_match",
+        "method", "path", "pretty", "query", "receive", "standing", "user", "user_agent", "wanted", "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +124,7 @@ class Request:
         self.converted: Converted | None = None
         """For kinds with a conversion webhook: its results for field managers."""
         self.user_agent = ""
+        self.deadline_s: float | None = None
         self.head: Head | None = None
         self.warnings: list[str] = []
         self.audit: Audited | None = None

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from minikube_py.apiserver.routes import ResourcePath
 from minikube_py.ports.metric_lines import lines_of
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.core import ApiServer
 
 SLI_BUCKETS: Final = (
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
@@ -98,3 +101,25 @@ def _labels(key: SeriesKey) -> str:
 def render(requests: RequestMetrics, gauges: Mapping[str, float]) -> bytes:
     """The text of `/metrics`. Names in `gauges` may carry labels in braces."""
     return ("\n".join((*requests.lines(), *lines_of(gauges))) + "\n").encode()
+
+
+def gauges(server: ApiServer, requests: int) -> dict[str, float]:
+    """Counters and gauges by Prometheus name: of the API server, which handles so many `requests`, and of its store."""
+    found: dict[str, float] = {"apiserver_current_inflight_requests": requests}
+    for resource, cache in server.cache.caches.items():
+        if resource.converts is not None:
+            continue
+        labels = f'{{group="{resource.group}",resource="{resource.plural}"}}'
+        found[f"apiserver_resource_objects{labels}"] = cache.count()
+    found["apiserver_unreadable_objects"] = len(server.cache.reading.why)
+    found["apiserver_unserved_definitions"] = server.custom.unserved
+    for resource, broadcaster in server.watching.broadcasters.items():
+        labels = f'{{group="{resource.group}",version="{resource.version}",kind="{resource.kind}"}}'
+        found[f"apiserver_registered_watchers{labels}"] = broadcaster.streams
+    found["apiserver_watch_cache_resource_version"] = server.cache.revision
+    found |= {**server.in_flight.metrics(), **server.connection_metrics()}
+    found.update(server.component_metrics())
+    found.update(server.watching.metrics())
+    if server.auditor is not None:
+        found.update(server.auditor.metrics())
+    return found | server.storage.metrics()

@@ -17,6 +17,7 @@ from minikube_py.api.decode import JSON
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver import preparing
 from minikube_py.apiserver.forms import YAML, Form
+from minikube_py.apiserver.messages import Response
 
 INLINE_BYTES_MAX: Final = 32 << 10
 INLINE_VALUES_MAX: Final = 1_000
@@ -77,6 +78,13 @@ async def in_form(body: bytes, form: Form, work: Work) -> bytes:
         parts = await work.run("late", "yaml_lists", "parts", body)
         found = InYaml(b"".join([await work.run("late", "yaml_lists", "written", *part) for part in parts]))
     found.source = body
+    return found
+
+
+async def told(answer: Awaitable[Response], form: Form, work: Work) -> Response:
+    """A Status, which is never printed otherwise, in the accepted media type."""
+    found = await answer
+    found.content_type, found.body = form.media_type, await in_form(found.body, form, work)
     return found
 
 
