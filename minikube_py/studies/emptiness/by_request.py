@@ -163,12 +163,17 @@ class Refused(Table):
         return np.asarray(~smaller.any(axis=2))
 
     def in_vain(self, shard: int, asked: IntArray) -> None:
-        row, rows, learned = np.maximum(asked, LOW), self._rows[shard], self._learned[shard]
+        self._hold(shard, np.maximum(asked, LOW))
+
+    def _hold(self, shard: int, row: IntArray) -> int:
+        """Its place. Those that ask for as much are held no longer."""
+        rows, learned = self._rows[shard], self._learned[shard]
         rows[(rows >= row).all(axis=1)] = NEVER
         learned[rows[:, 0] == NEVER] = 0
         place = int(learned.argmin())
         rows[place], learned[place] = row, learned.max() + 1
         self._used = max(self._used, place + 1)
+        return place
 
     def put(self, slot: int, point: Point) -> None:
         self.points[slot] = point
@@ -177,3 +182,58 @@ class Refused(Table):
 
     def size_bytes(self) -> int:
         return (int(np.count_nonzero(self._rows[:, : self._used, 0] != NEVER)) * self.point_bits + 7) // 8
+
+
+class Reasons(Refused):
+    """For each shard the least amounts that no node of it has all of: why requests found no room in it.
+
+    Whoever opens a shard in vain has its nodes, and lowers the request's amounts as far as still no node has them all
+    (a learned no-good: Dechter, Learning while searching in constraint-satisfaction problems, AAAI 1986). When a node
+    comes to have all of them, one is raised above what it has, while the reason is still one for the request that found
+    it: no node is read for that, but upkeep needs these requests, too."""
+
+    front = "reasons"
+
+    def __init__(self, points: IntArray, shards: int, most: int = 64) -> None:
+        super().__init__(points, shards, most)
+        self._requests: IntArray = np.full_like(self._rows, LOW)
+
+    def in_vain(self, shard: int, asked: IntArray) -> None:
+        request = np.maximum(asked, LOW)
+        place = self._hold(shard, least(self.read(shard)[1], request))
+        self._requests[shard, place] = request
+
+    def put(self, slot: int, point: Point) -> None:
+        self.points[slot] = new = np.array(point, dtype=np.int64)
+        shard = slot % self.shards
+        rows = self._rows[shard, : self._used]
+        for place in np.flatnonzero((rows <= new).all(axis=1)).tolist():
+            lacked = np.flatnonzero(self._requests[shard, place] > new)
+            if len(lacked):
+                rows[place, lacked[0]] = new[lacked[0]] + 1
+            else:
+                rows[place] = NEVER
+
+    def held_bytes(self) -> int:
+        return 2 * self.size_bytes()
+
+
+def least(points: IntArray, row: IntArray) -> IntArray:
+    """Amounts of at most `row`, of which none can be lowered: no point has all of them, as none has all of `row`.
+
+    An amount that is the only one that few points lack goes first."""
+    asked = np.flatnonzero(row > LOW)
+    have, amounts = points.T[asked], row[asked]
+    lacks: Bools = np.asarray(have < amounts[:, None])
+    number = lacks.sum(axis=0)
+    found = row.copy()
+    for each in np.argsort((lacks & (number == 1)).sum(axis=1), kind="stable").tolist():
+        # Points that lack no other amount must still lack this one.
+        alone = have[each, number == lacks[each]]
+        amount = int(alone.max()) + 1 if len(alone) else LOW
+        found[asked[each]] = amount
+        if amount < amounts[each]:
+            still = have[each] < amount
+            number -= lacks[each] ^ still
+            lacks[each] = still
+    return found

@@ -39,7 +39,7 @@ from minikube_py.studies.emptiness.fronts import (
     RepairedSkyline,
     Skyband,
 )
-from minikube_py.studies.emptiness.table import Table
+from minikube_py.studies.emptiness.table import Table, around
 
 SUFFIX: Final = "compiled"
 U0, U1 = np.uint64(0), np.uint64(1)
@@ -72,8 +72,8 @@ class CompiledFront:
         self._ask(np.maximum(asked, LOW, order="C"), says)
         return says
 
-    def ask(self, asked: IntArray) -> Iterator[int]:
-        yield from np.flatnonzero(self.passing(asked[None])[0]).tolist()
+    def ask(self, asked: IntArray, start: int = 0) -> Iterator[int]:
+        yield from around(self.passing(asked[None])[0], start)
 
     def put(self, slot: int, point: Point) -> None:
         self.put_many(((slot, point),))

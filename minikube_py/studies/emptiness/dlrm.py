@@ -107,8 +107,9 @@ class DlrmCluster(Arrivals):
         wanted += [limit == (shape.app, shape.most_on_a_node) for limit in self._limited]
         return (*asked, *(1 if each else MISSING for each in wanted))
 
-    def _place(self, shape: Group) -> int:
+    def _place(self, shape: Group, shards: int = 1, shard: int = 0) -> int:
         there = np.flatnonzero((self.points >= np.array(self._asked(shape))).all(axis=1))
+        there = there[there % shards == shard]
         if not len(there):
             return -1
         left = self.points[there, 0]

@@ -15,10 +15,11 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.index.filters.front import Bools, holding
 from minikube_py.index.filters.hashing import mix, mix_many, salt
 from minikube_py.index.structure import LOW, MISSING, IntArray, Point
-from minikube_py.studies.emptiness.by_request import ByRequest, LazyByRequest, Refused
-from minikube_py.studies.emptiness.table import COUNT_BITS, Table
+from minikube_py.studies.emptiness.by_request import ByRequest, LazyByRequest, Reasons, Refused
+from minikube_py.studies.emptiness.table import COUNT_BITS, Table, around
 
 SLOT_BITS: Final = 32
+BLOCK: Final = 4096
 MOST_CELLS: Final = 1 << 16
 KEY_BITS: Final = 16
 LEAST_SIDE: Final = 0.02
@@ -33,6 +34,52 @@ class Oracle(Table):
 
     def passing(self, asked: IntArray) -> Bools:
         return holding(self.points, self.shards, asked)
+
+
+class Copied(Table):
+    """All nodes once more, in columns as `index.structures.columns` has them and in order of shards: exact, and no
+    summary. A search compares blocks of whole shards until one has room."""
+
+    front = "copy"
+    bound = 0.0
+
+    def __init__(self, points: IntArray, shards: int) -> None:
+        super().__init__(points, shards)
+        self._rows = -(-len(points) // shards)
+        """Of a shard; the last of some is vacant."""
+        self._columns: IntArray = np.full((self.dimensions, shards * self._rows), MISSING, dtype=np.int64)
+        slots = np.arange(len(points))
+        self._columns[:, slots % shards * self._rows + slots // shards] = self.points.T
+
+    def passing(self, asked: IntArray) -> Bools:
+        says: Bools = np.zeros((len(asked), self.shards), dtype=np.bool_)
+        for row, request in zip(says, asked):
+            row[self._fit(request, 0, self._columns.shape[1]) // self._rows] = True
+        return says
+
+    def ask(self, asked: IntArray, start: int = 0) -> Iterator[int]:
+        middle, end = start * self._rows, self._columns.shape[1]
+        step = self._rows * -(-BLOCK // self._rows)
+        for low, high in ((middle, end), (0, middle)):
+            for begin in range(low, high, step):
+                fits = self._fit(asked, begin, min(begin + step, high))
+                while len(fits):
+                    yield (shard := int(fits[0]) // self._rows)
+                    fits = fits[np.searchsorted(fits, (shard + 1) * self._rows) :]
+
+    def _fit(self, request: IntArray, begin: int, end: int) -> IntArray:
+        fits: Bools = self._columns[0, begin:end] >= LOW
+        for dimension, low in enumerate(request.tolist()):
+            if low > LOW:
+                fits &= self._columns[dimension, begin:end] >= low
+        return np.flatnonzero(fits) + begin
+
+    def put(self, slot: int, point: Point) -> None:
+        super().put(slot, point)
+        self._columns[:, slot % self.shards * self._rows + slot // self.shards] = point
+
+    def size_bytes(self) -> int:
+        return (len(self.points) * self.point_bits + 7) // 8
 
 
 class Skyband(Table):
@@ -200,8 +247,8 @@ class DirtySkyline(RepairedSkyline):
                 says[:, shard] = self._again(shard, asked)
         return says
 
-    def ask(self, asked: IntArray) -> Iterator[int]:
-        for shard in np.flatnonzero(reached(self._kept, asked[None])[0]).tolist():
+    def ask(self, asked: IntArray, start: int = 0) -> Iterator[int]:
+        for shard in around(reached(self._kept, asked[None])[0], start):
             if self._sure[shard] or self._again(shard, asked[None])[0]:
                 yield shard
 
@@ -433,6 +480,7 @@ class RangeFilter(JointCells):
 FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "none": (Table, {}),
     "oracle": (Oracle, {}),
+    "copy": (Copied, {}),
     "max-vector": (MaxVectors, {"repairs": 0}),
     "repairing-max": (MaxVectors, {}),
     "max-vectors-2": (MaxVectors, {"k": 2}),
@@ -457,5 +505,6 @@ FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "by-request-32": (ByRequest, {"most": 32}),
     "by-request-lazy": (LazyByRequest, {}),
     "refused": (Refused, {}),
+    "reasons": (Reasons, {}),
 }
 """By name: the class and its options."""

@@ -1,4 +1,4 @@
-"""The openb cluster as shards see it: 1,213 GPU nodes, kept full with the pods of one of its 23 lists.
+"""The openb cluster as shards see it: 1,213 GPU nodes, filled with the pods of one of its 23 lists.
 
 The lists are those of `lab packing` (lab/traces/SOURCES.md has source and licence).
 
@@ -48,7 +48,8 @@ def shapes(name: str, labelled: bool = False) -> list[tuple[Shape, int]]:
 
 class OpenbCluster(Arrivals):
     """`points`: the free amounts. Pods arrive until they have requested `arrived` percent of all GPUs; those that fit
-    nowhere are dropped. Then one leaves at random and others arrive. `packed`: on the node with the least left,
+    nowhere are dropped. Then one leaves at random and others arrive: with `tries`
+    it stays as full, without it empties slowly. `packed`: on the node with the least left,
     otherwise on the emptiest. `labelled`: pods go only to nodes of a GPU model that they accept."""
 
     resources = 4
@@ -86,13 +87,14 @@ class OpenbCluster(Arrivals):
         )
         return np.stack(columns, axis=1).astype(np.int64)
 
-    def _place(self, shape: Shape) -> int:
+    def _place(self, shape: Shape, shards: int = 1, shard: int = 0) -> int:
         fits = (self._cpu >= shape.cpu_milli) & (self._memory >= shape.memory_mib)
         if shape.gpus:
             fits &= (self._gpus >= shape.gpu_milli).sum(axis=1) >= shape.gpus
         if shape.models:
             fits &= self._labels[:, self._accepted.index(shape.models)] > 0
         there = np.flatnonzero(fits)
+        there = there[there % shards == shard]
         if not len(there):
             return -1
         left = self._gpus[there].sum(axis=1) * 1_000_000 + self._cpu[there] * 1000 // self._whole_cpu[there]

@@ -1,4 +1,4 @@
-"""The studies `lazy-skyline` and `lazy-requests`: fronts that learn from searches; every opening counts.
+"""The studies `lazy-skyline`, `lazy-requests` and `reasons`: fronts that learn from searches; every opening counts.
 
 A search asks a front for one request, opens the shards that pass, and tells the front which ones were opened in vain;
 then some nodes change. All of that is one turn, whose CPU time is measured in whole.
@@ -19,10 +19,12 @@ from minikube_py.lab.study.contest import Batch
 from minikube_py.lab.study.design import Design, Levels, Unit
 from minikube_py.lab.study.experiment import Report
 from minikube_py.studies.emptiness.study import Behind, Changes, Emptiness, Priced, World
-from minikube_py.studies.emptiness.table import Table
+from minikube_py.studies.emptiness.table import Table, around
 
 FIRST: Final = "@first"
-"""After the name of a front: its searches end at the first shard that has room."""
+NEXT: Final = "@next"
+"""After the name of a front: its searches end at the first shard that has room, and begin at the first of all, or where
+the last one found room (as kube-scheduler's `nextStartNodeIndex`)."""
 OPENED, READ, UNTRIED = 1, 2, 4
 """Of a request and a shard: it was opened for the request; the front had its nodes read, in order to answer or after an
 opening in vain; the search ended before it."""
@@ -42,28 +44,50 @@ class Turn(NamedTuple):
 
 
 class TurnByTurn(World):
-    """`changes`, a level: how many nodes change after each request. Of openb and DLRM it may be one more, as a pod that
-    leaves and one that arrives are two changes; what is over is left out of the next turn."""
+    """Levels: `changes`, how many nodes change after each request. Of openb and DLRM it may be one more or some, as a
+    pod that leaves and one that arrives are two changes; what is over is left out of the next turn. `tries`: as of
+    `Arrivals`. `bound`: "no", or the pod that is asked for is the one that arrives, and is bound where a search from
+    the "first" shard or from the "next" one finds room. The design's `burn_in`: changes before the first batch."""
+
+    begins = _start = 0
+    """Where a search for the first turn begins, if it goes on where the last one found room."""
+
+    def settle(self, design: Design, levels: Levels, cluster: Any) -> None:
+        cluster.tries = float(levels.get("tries", 0))
+        left = int(design.raw.get("burn_in", 0))
+        at_once = left if levels.get("bound", "no") == "no" else 1
+        while left > 0:
+            left -= len(self._turn(levels, cluster, at_once).changes)
+        self.begins = self._start
 
     def batch(self, design: Design, levels: Levels, cluster: Any) -> Batch:
-        turns = []
+        turns: list[Turn] = []
         each, made = int(levels["changes"]), 0
         for number in range(1, 1 + int(design.raw["requests_per_batch"])):
-            request = np.array(cluster.requests(1), dtype=np.int64)
-            right = holding(cluster.points, self.shards, request)[0]
-            changes = cluster.change(number * each - made) if number * each > made else []
-            made += len(changes)
-            turns.append(Turn(request[0], right, changes))
+            turns.append(self._turn(levels, cluster, number * each - made))
+            made += len(turns[-1].changes)
         return Batch(turns, np.array([turn.right for turn in turns]))
+
+    def _turn(self, levels: Levels, cluster: Any, count: int) -> Turn:
+        request = np.array(cluster.requests(1), dtype=np.int64)
+        right = holding(cluster.points, self.shards, request)[0]
+        order = levels.get("bound", "no")
+        if order == "no":
+            return Turn(request[0], right, cluster.change(count) if count > 0 else [])
+        shard = next(iter(around(right, self._start)), -1)
+        if order == "next" and shard >= 0:
+            self._start = shard
+        return Turn(request[0], right, cluster.bind(self.shards, shard))
 
 
 class Searching(Behind):
     """Whoever searches behind a front: is asked turns, and answers by marks, requests x shards. A front of one's own
     may lack `ask`, `in_vain` and `visited`: it is asked for all shards, hears of no opening, and reads none."""
 
-    def __init__(self, front: Any, columns: int | None, first: bool) -> None:
+    def __init__(self, front: Any, columns: int | None, order: str = "", start: int = 0) -> None:
+        """`order`: FIRST or NEXT; "" opens all that pass."""
         super().__init__(front, columns)
-        self._first = first
+        self._order, self._start = order, start if order == NEXT else 0
         self._ask = getattr(front, "ask", partial(Table.ask, front))
         self._tell = getattr(front, "in_vain", None)
         self._visited: Bools = getattr(front, "visited", np.zeros(0, dtype=np.bool_))
@@ -81,13 +105,17 @@ class Searching(Behind):
     def _search(self, turn: Turn, row: Marks) -> None:
         self._visited[:] = False
         asked = turn.request[: self.columns]
-        for shard in self._ask(asked):
+        start = self._start
+        for shard in self._ask(asked, start):
             row[shard] = OPENED
             if not turn.right[shard]:
                 if self._tell:
                     self._tell(shard, asked)
-            elif self._first:
-                row[shard + 1 :] = UNTRIED
+            elif self._order:
+                row[shard + 1 : start if shard < start else None] = UNTRIED
+                row[: start if shard >= start else 0] = UNTRIED
+                if self._order == NEXT:
+                    self._start = shard
                 break
         row[np.flatnonzero(self._visited)] |= READ
 
@@ -116,10 +144,10 @@ class Searches(Priced):
     def world(self, design: Design, levels: Levels, seed: int) -> TurnByTurn:
         return TurnByTurn(design, levels, seed)
 
-    def candidate(self, name: str, world: World, design: Design, levels: Levels) -> Searching:
-        plain, first, _ = name.partition(FIRST)
-        behind = super().candidate(plain, world, design, levels)
-        return Searching(behind.front, behind.columns, bool(first))
+    def candidate(self, name: str, world: Any, design: Design, levels: Levels) -> Searching:
+        order = next((each for each in (FIRST, NEXT) if each in name), "")
+        behind = super().candidate(name.partition(order or FIRST)[0], world, design, levels)
+        return Searching(behind.front, behind.columns, order, world.begins)
 
     def mistakes(self, batch: Batch, answers: Any) -> int:
         """Requests for which a shard with room was passed over."""
@@ -144,6 +172,7 @@ class LaterSearches(Searches):
     that learns has learned by then what the earlier batches can teach."""
 
     settings = (*Searches.settings, "settled_after")
+    later: Sequence[str] = LATER
     shares = {f"later_{name}": "settled" for name in LATER}
     words = {**Searches.words, "later_": "the figure that follows, of the last batches alone"}
 
@@ -153,5 +182,18 @@ class LaterSearches(Searches):
             figures = each["figures"]
             # Shares of nothing have no value.
             figures["settled"] = [float(number >= design.raw["settled_after"]) for number in range(len(each["asked"]))]
-            figures |= {f"later_{name}": figures[name] for name in LATER if name in figures}
+            figures |= {f"later_{name}": figures[name] for name in self.later if name in figures}
         return report
+
+
+class LevelSearches(LaterSearches):
+    """Of clusters that stay as full as they are; how full they are is measured in the last batches, too."""
+
+    settings = (*LaterSearches.settings, "burn_in")
+    later = (*LATER, "in_vain", "empty", "found")
+    shares = {f"later_{name}": "settled" for name in later}
+    words = {**LaterSearches.words, "found": "the share of requests for which some node has room"}
+
+    def score(self, batch: Batch, answers: Any) -> Mapping[str, float]:
+        found = batch.right[: len(answers)].any(axis=1)
+        return {**super().score(batch, answers), "found": float(found.mean())}

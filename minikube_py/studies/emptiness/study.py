@@ -59,10 +59,14 @@ class World:
         cluster = cluster_of(design, levels, seed)
         self.resources = cluster.points.shape[1] if isinstance(cluster, Cluster) else cluster.resources
         self.shards = min(int(levels["shards"]), len(cluster.points))
+        self.settle(design, levels, cluster)
         self._points = cluster.points.copy()
         self.known: IntArray | None = cluster.known() if isinstance(cluster, Arrivals) else None
         """The requests that can be known beforehand."""
         self.batches = [self.batch(design, levels, cluster) for _ in range(int(design.raw["batches"]))]
+
+    def settle(self, design: Design, levels: Levels, cluster: Any) -> None:
+        """What happens before anybody sees the cluster."""
 
     def batch(self, design: Design, levels: Levels, cluster: Any) -> Batch:
         """The next one; leaves the cluster as it is after it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
@@ -34,9 +35,10 @@ class Table:
     def passing(self, asked: IntArray) -> Bools:
         return np.ones((len(asked), self.shards), dtype=np.bool_)
 
-    def ask(self, asked: IntArray) -> Iterator[int]:
-        """The shards that pass for one request, of dimensions, in order. Whoever opens them may end it early."""
-        yield from np.flatnonzero(self.passing(asked[None])[0]).tolist()
+    def ask(self, asked: IntArray, start: int = 0) -> Iterator[int]:
+        """The shards that pass for one request, of dimensions, in order from `start` on and round. Whoever opens them
+        may end it early."""
+        yield from around(self.passing(asked[None])[0], start)
 
     def put(self, slot: int, point: Point) -> None:
         self.points[slot] = point
@@ -53,3 +55,10 @@ class Table:
 
     def held_bytes(self) -> int:
         return self.size_bytes()
+
+
+def around(passing: Bools, start: int) -> list[int]:
+    """The shards that pass, in order, from `start` on and then those before it."""
+    found: list[int] = np.flatnonzero(passing).tolist()
+    first = bisect_left(found, start)
+    return found[first:] + found[:first]

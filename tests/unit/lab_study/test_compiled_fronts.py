@@ -22,13 +22,13 @@ from minikube_py.studies.emptiness import compiled_rows
 from minikube_py.studies.emptiness.check import _run, steps
 from minikube_py.studies.emptiness.compiled import CompiledFront, form_of, front_of, machine_code
 from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, RangeFilter, RepairedSkyline
-from minikube_py.studies.emptiness.searches import Searching, Turn
+from minikube_py.studies.emptiness.searches import FIRST, NEXT, Searching, Turn
 from minikube_py.studies.emptiness.study import Behind, World
 from minikube_py.studies.emptiness.table import Table
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/compiled-fronts.toml"
 
-WITHOUT = {"skyline-dirty", "by-request-lazy", "refused"}
+WITHOUT = {"skyline-dirty", "by-request-lazy", "refused", "reasons", "copy"}
 """Those that are kept up otherwise than the loops do."""
 LOOPS = [each for each in FRONTS if each not in WITHOUT]
 QUICK = [each for each in LOOPS if not each.startswith("range-filter")]
@@ -102,9 +102,9 @@ def test_searches_behind_a_compiled_front_open_what_they_open_behind_the_numpy_o
         turns.append(Turn(request, holding(now, drawn.shards, request[None])[0], [(slot, point)]))
         now[slot] = point
     for name in ("skyline-repaired", "skyline", "by-request"):
-        for first in (False, True) if turns else ():
+        for order in ("", FIRST, NEXT) if turns else ():
             marks = [
-                Searching(front_of(name + form, np.array(drawn.points), drawn.shards), None, first).answer(turns)
+                Searching(front_of(name + form, np.array(drawn.points), drawn.shards), None, order).answer(turns)
                 for form in ("", "@compiled")
             ]
             assert (marks[0] == marks[1]).all(), name

@@ -108,9 +108,9 @@ def test_front_check_reports_for_which_request_and_measures_it_as_it_is_used(nam
 
 def test_learning_is_charged_only_where_a_shard_is_opened() -> None:
     turns = [Turn(np.array([6, 6]), np.array([True, False]), [])] * 2
-    marks = [Searching(kind(POINTS, 2), None, False).answer(turns).tolist() for kind in (ByRequest, LazyByRequest)]
+    marks = [Searching(kind(POINTS, 2), None).answer(turns).tolist() for kind in (ByRequest, LazyByRequest)]
     assert marks == [[[OPENED | READ, READ], [OPENED, 0]], [[OPENED, OPENED | READ], [OPENED, 0]]]
-    assert Searching(Refused(POINTS, 2), None, False).answer(turns).tolist() == [[OPENED, OPENED], [OPENED, 0]]
+    assert Searching(Refused(POINTS, 2), None).answer(turns).tolist() == [[OPENED, OPENED], [OPENED, 0]]
 
 
 def test_the_design_runs() -> None:

@@ -18,7 +18,7 @@ from minikube_py.studies.emptiness.by_request import ByRequest
 from minikube_py.studies.emptiness.check import steps
 from minikube_py.studies.emptiness.compiled import form_of
 from minikube_py.studies.emptiness.fronts import FRONTS, DirtySkyline, RepairedSkyline, Skyline
-from minikube_py.studies.emptiness.searches import OPENED, READ, UNTRIED, Searches, Searching, Turn, TurnByTurn
+from minikube_py.studies.emptiness.searches import FIRST, OPENED, READ, UNTRIED, Searches, Searching, Turn, TurnByTurn
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/lazy-skyline.toml"
 POINTS = np.array([[9, 9], [7, 1], [5, 5], [1, 7]])
@@ -70,18 +70,18 @@ def test_a_search_charges_what_is_read_in_order_to_answer_and_a_shard_once() -> 
         Turn(np.array([6, 0]), np.array([False, True]), []),
     ]
 
-    def marks(kind: Any, first: bool = False) -> list[list[int]]:
+    def marks(kind: Any, first: str = "") -> list[list[int]]:
         found: list[list[int]] = Searching(kind(POINTS, 2), None, first).answer(turns).tolist()
         return found
 
     both = [OPENED, OPENED]
     assert marks(ByRequest) == [[OPENED | READ] * 2, [0, OPENED]]
-    assert marks(ByRequest, True) == [[OPENED | READ, UNTRIED | READ], [0, OPENED]]
+    assert marks(ByRequest, FIRST) == [[OPENED | READ, UNTRIED | READ], [0, OPENED]]
     assert marks(DirtySkyline) == [both, [READ, OPENED]]
     # The second search repairs what it opened in vain.
     assert marks(RepairedSkyline) == [both, [OPENED | READ, OPENED]]
     assert marks(Skyline) == [both, [0, OPENED]]
-    assert marks(Skyline, True) == [[OPENED, UNTRIED], [0, OPENED]]
+    assert marks(Skyline, FIRST) == [[OPENED, UNTRIED], [0, OPENED]]
     study = Searches()
     answers = np.array([[OPENED, UNTRIED], [READ, OPENED]], dtype=np.int8)
     batch: Any = SimpleNamespace(right=np.array([[True, True], [False, True]]))
@@ -144,7 +144,8 @@ def test_there_are_no_loops_for_a_front_that_is_kept_up_otherwise() -> None:
         def put(self, slot: int, point: Any) -> None:
             self._build(slot % self.shards)
 
-    for kind in (*(FRONTS[each][0] for each in ("skyline-dirty", "by-request-lazy", "refused")), Own):
+    names = ("skyline-dirty", "by-request-lazy", "refused", "reasons", "copy")
+    for kind in (*(FRONTS[each][0] for each in names), Own):
         with pytest.raises(InvalidRequest, match=f"{kind.front} has no compiled form"):
             form_of(kind)
 
@@ -172,7 +173,7 @@ def test_a_front_of_ones_own_is_searched_without_what_only_some_fronts_have() ->
     turns = [Turn(np.array([6, 0]), np.array([False, True]), [])] * 2
     told: Any = Told()
     for front in (Plain(), told):
-        assert Searching(front, None, True).answer(turns).tolist() == [[OPENED, OPENED]] * 2
+        assert Searching(front, None, FIRST).answer(turns).tolist() == [[OPENED, OPENED]] * 2
     assert told.told == [0, 0]
 
 

@@ -43,6 +43,8 @@ LATER = {each for each in FRONTS if each.startswith(("range-filter", "bounded-sk
     "max-vectors-8",
     "max-vectors-16",
     "refused",
+    "reasons",
+    "copy",
 }
 """Fronts of later questions, which the first design does not name."""
 
