@@ -20,6 +20,8 @@ class Arrivals:
 
     points: IntArray
     tries = 0.0
+    placed = -1
+    """The node of the pod that was asked for last; -1 if it was dropped."""
 
     def __init__(self, rng: np.random.Generator, shapes: Sequence[tuple[Any, int]]) -> None:
         self._rng = rng
@@ -29,8 +31,9 @@ class Arrivals:
         self._running: list[Any] = []
         """Of each pod its node, then its shape and whatever else `_take` needs."""
 
-    def _place(self, shape: Any, shards: int = 1, shard: int = 0) -> int:
-        """The chosen node of a shard; -1 if it fits on none there and is dropped."""
+    def _place(self, shape: Any, shards: int = 1, start: int = 0) -> int:
+        """The chosen node of the first of `shards` with room, from `start` on and round; -1 if it fits on none and is
+        dropped."""
         raise NotImplementedError
 
     def _take(self, sign: int, node: int, *pod: Any) -> None:
@@ -62,10 +65,10 @@ class Arrivals:
                     break
         return made
 
-    def bind(self, shards: int, shard: int) -> list[tuple[int, Point]]:
-        """The pod that was asked for last is placed in this shard, of `shards`; -1: nowhere. For `tries` such calls one
-        pod leaves."""
-        made = self._changed(self._place(self._last, shards, shard) if shard >= 0 else -1)
+    def bind(self, shards: int, start: int) -> list[tuple[int, Point]]:
+        """The pod that was asked for last is placed in the first shard with room. For `tries` such calls one leaves."""
+        made = self._changed(self._place(self._last, shards, start))
+        self.placed = made[0][0] if made else -1
         return made + (self._leave() if self._rng.random() * self.tries < 1 else [])
 
     def _leave(self) -> list[tuple[int, Point]]:
@@ -90,3 +93,10 @@ class Arrivals:
     def known(self) -> IntArray:
         """What pods of each shape request, as the cluster is now."""
         return np.array([self._asked(shape) for shape in self._shapes], dtype=np.int64)
+
+
+def nearest(nodes: IntArray, shards: int, start: int) -> IntArray:
+    """Those of the first shard, from `start` on and round, that has any of them."""
+    away = (nodes - start) % shards
+    found: IntArray = nodes[away == away.min()]
+    return found

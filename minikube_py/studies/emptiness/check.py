@@ -196,6 +196,10 @@ def _run(build: Build, drawn: Steps) -> None:
         alone = np.concatenate([_answer(front, asked[row : row + 1]) for row in range(len(asked))])
         if not (alone == says).all():
             raise Broken("a batch is answered as its requests are one by one", f"after {step} changes")
+        for row in range(len(asked) if hasattr(front, "ask") else 0):
+            if (named := list(front.ask(asked[row].copy()))) != np.flatnonzero(says[row]).tolist():
+                told = f"after {step} changes, request {drawn.asked[row]}: {named}"
+                raise Broken("ask names the shards that passing does, in order", told)
         sizes.append(front.size_bytes())
         if hasattr(front, "in_vain"):
             for row, shard in np.argwhere(says & ~truth).tolist():

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minikube_py.index.structure import MISSING, IntArray, Point
-from minikube_py.studies.emptiness.arrivals import Arrivals
+from minikube_py.studies.emptiness.arrivals import Arrivals, nearest
 
 TABLE: Final = "dlrm_groups.csv"
 COLUMNS: Final = ("app", "gpu_node", "cpu", "gpus", "rdma", "memory_gib", "disk_gib", "most_on_a_node", "pods")
@@ -107,11 +107,11 @@ class DlrmCluster(Arrivals):
         wanted += [limit == (shape.app, shape.most_on_a_node) for limit in self._limited]
         return (*asked, *(1 if each else MISSING for each in wanted))
 
-    def _place(self, shape: Group, shards: int = 1, shard: int = 0) -> int:
+    def _place(self, shape: Group, shards: int = 1, start: int = 0) -> int:
         there = np.flatnonzero((self.points >= np.array(self._asked(shape))).all(axis=1))
-        there = there[there % shards == shard]
         if not len(there):
             return -1
+        there = nearest(there, shards, start)
         left = self.points[there, 0]
         node = int(there[left.argmin() if self._packed else left.argmax()])
         self._take(1, node, shape)

@@ -15,7 +15,7 @@ import numpy as np
 from minikube_py.index.structure import MISSING, IntArray, Point
 from minikube_py.lab import pod_lists
 from minikube_py.lab.trace import load
-from minikube_py.studies.emptiness.arrivals import Arrivals
+from minikube_py.studies.emptiness.arrivals import Arrivals, nearest
 
 WHOLE: Final = 1000
 MOST_GPUS: Final = 8
@@ -87,16 +87,16 @@ class OpenbCluster(Arrivals):
         )
         return np.stack(columns, axis=1).astype(np.int64)
 
-    def _place(self, shape: Shape, shards: int = 1, shard: int = 0) -> int:
+    def _place(self, shape: Shape, shards: int = 1, start: int = 0) -> int:
         fits = (self._cpu >= shape.cpu_milli) & (self._memory >= shape.memory_mib)
         if shape.gpus:
             fits &= (self._gpus >= shape.gpu_milli).sum(axis=1) >= shape.gpus
         if shape.models:
             fits &= self._labels[:, self._accepted.index(shape.models)] > 0
         there = np.flatnonzero(fits)
-        there = there[there % shards == shard]
         if not len(there):
             return -1
+        there = nearest(there, shards, start)
         left = self._gpus[there].sum(axis=1) * 1_000_000 + self._cpu[there] * 1000 // self._whole_cpu[there]
         node = int(there[left.argmin() if self._packed else left.argmax()])
         taken = np.zeros(MOST_GPUS, dtype=np.int64)

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from minikube_py.index.filters.front import Bools, holding
 from minikube_py.index.structure import IntArray
 from minikube_py.lab.study.contest import Batch
-from minikube_py.lab.study.design import Design, Levels, Unit
+from minikube_py.lab.study.design import Design, Levels, StudyError, Unit
 from minikube_py.lab.study.experiment import Report
 from minikube_py.studies.emptiness.study import Behind, Changes, Emptiness, Priced, World
-from minikube_py.studies.emptiness.table import Table, around
+from minikube_py.studies.emptiness.table import Table
 
 FIRST: Final = "@first"
 NEXT: Final = "@next"
@@ -55,9 +55,9 @@ class TurnByTurn(World):
     def settle(self, design: Design, levels: Levels, cluster: Any) -> None:
         cluster.tries = float(levels.get("tries", 0))
         left = int(design.raw.get("burn_in", 0))
-        at_once = left if levels.get("bound", "no") == "no" else 1
         while left > 0:
-            left -= len(self._turn(levels, cluster, at_once).changes)
+            cluster.requests(1)
+            left -= len(self._changes(levels, cluster, left))
         self.begins = self._start
 
     def batch(self, design: Design, levels: Levels, cluster: Any) -> Batch:
@@ -71,13 +71,16 @@ class TurnByTurn(World):
     def _turn(self, levels: Levels, cluster: Any, count: int) -> Turn:
         request = np.array(cluster.requests(1), dtype=np.int64)
         right = holding(cluster.points, self.shards, request)[0]
+        return Turn(request[0], right, self._changes(levels, cluster, count))
+
+    def _changes(self, levels: Levels, cluster: Any, count: int) -> Changes:
         order = levels.get("bound", "no")
         if order == "no":
-            return Turn(request[0], right, cluster.change(count) if count > 0 else [])
-        shard = next(iter(around(right, self._start)), -1)
-        if order == "next" and shard >= 0:
-            self._start = shard
-        return Turn(request[0], right, cluster.bind(self.shards, shard))
+            return cluster.change(count) if count > 0 else []  # type: ignore[no-any-return]
+        changes: Changes = cluster.bind(self.shards, self._start)
+        if order == "next" and cluster.placed >= 0:
+            self._start = cluster.placed % self.shards
+        return changes
 
 
 class Searching(Behind):
@@ -105,8 +108,10 @@ class Searching(Behind):
     def _search(self, turn: Turn, row: Marks) -> None:
         self._visited[:] = False
         asked = turn.request[: self.columns]
-        start = self._start
-        for shard in self._ask(asked, start):
+        start, last = self._start, -1
+        for shard in self._ask(asked, start) if start else self._ask(asked):
+            if not last < (last := (shard - start) % len(row)) or not 0 <= shard < len(row):
+                raise StudyError(f"its `ask` names shard {shard} of {len(row)} out of order or twice")
             row[shard] = OPENED
             if not turn.right[shard]:
                 if self._tell:
