@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.api import go_json
+from minikube_py.api import go_json, yaml_text
 from minikube_py.api.apply import path_set, typed
 from minikube_py.api.apply.assigned import without
 from minikube_py.api.apply.path_set import PathSet, shown
@@ -81,7 +81,8 @@ class Sender(NamedTuple):
     converted: Converted | None = None
     """For kinds with a conversion webhook: results by request."""
     sent: bytes = b""
-    """The body, for a creation."""
+    media: str = ""
+    """The body and its Content-Type, of a request."""
 
     @property
     def tracked(self) -> bool:
@@ -210,28 +211,48 @@ def with_reset(new: Json, old: Json, body: bytes, content_type: str) -> None:
 _EMPTY: Final = re.compile(rb"\[\s*\]|\{\s*\}")
 
 
-def _made_empty(kind: Kind, obj: Json, body: bytes) -> list[tuple[Json, str]]:
-    """Fields that Go always prints and that a creation in JSON sent empty: its sender owns them, though they are stored
-    as null. They are empty in `obj` from then on."""
-    if kind.codec is not None or not _EMPTY.search(body):
+def _made_empty(kind: Kind, obj: Json, sender: Sender) -> list[tuple[Json, str]]:
+    """Fields that Go always prints and that were sent empty: their sender owns them, though they are stored as null.
+    They are empty in `obj` from then on."""
+    if kind.codec is not None or not _EMPTY.search(sender.sent):
         return []
-    try:
-        given = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return []
-    found = list(_sent_empty(SCHEMA.kind(kind.group, kind.version, kind.kind), obj, given))
+    found = list(_sent_empty(SCHEMA.kind(kind.group, kind.version, kind.kind), obj, _given(sender)))
     for holder, name, value in found:
         holder[name] = value
     return [(holder, name) for holder, name, _ in found]
 
 
-def _sent_empty(message: Message | None, obj: Json, given: Json) -> Iterator[tuple[Json, str, Any]]:
-    for field in message.fields.values() if message is not None else ():
+def _given(sender: Sender) -> Any:
+    """What was sent: an object, or the changed parts of one. Protobuf has no empty lists."""
+    if "protobuf" in sender.media:
+        return {}
+    try:
+        value = yaml_text.read(sender.sent)[0] if "yaml" in sender.media else orjson.loads(sender.sent)
+    except (orjson.JSONDecodeError, yaml_text.YamlError):
+        return {}
+    if not isinstance(value, list):
+        return value
+    whole: Json = {}
+    for step in value:
+        if isinstance(step, dict) and step.get("op") in ("add", "replace") and isinstance(step.get("path"), str):
+            *above, name = step["path"].split("/")[1:] or [""]
+            part = whole
+            for each in above:
+                part = inner if isinstance(inner := part.get(each), dict) else part.setdefault(each, {})
+                if not isinstance(part, dict):
+                    break
+            else:
+                part[name] = step.get("value")
+    return whole
+
+
+def _sent_empty(message: Message | None, obj: Json, given: Any) -> Iterator[tuple[Json, str, Any]]:
+    for field in message.fields.values() if message is not None and isinstance(given, dict) else ():
         value, here = given.get(field.name), obj.get(field.name, "")
         if field.type.kind in ("list", "map"):
             if here is None and isinstance(value, list | dict) and not value and not field.left_out_when_zero:
                 yield obj, field.name, value
-        elif field.type.kind == "message" and isinstance(value, dict) and isinstance(here, dict):
+        elif field.type.kind == "message" and isinstance(here, dict):
             yield from _sent_empty(SCHEMA.message(field.type.message), here, value)
 
 
@@ -422,7 +443,7 @@ def field_manager(kind: Kind, subresource: str = "") -> FieldManager:
 def track(kind: Kind, subresource: str, live: Json | None, new: Json, sender: Sender) -> None:
     """As `FieldManager.update`; free if nothing is tracked."""
     if sender.tracked or "managedFields" in new["metadata"] or (live and "managedFields" in live["metadata"]):
-        empty = _made_empty(kind, new, sender.sent) if live is None else ()
+        empty = _made_empty(kind, new, sender)
         field_manager(kind, subresource).update(live, new, sender)
         for holder, name in empty:
             holder[name] = None

@@ -9,9 +9,13 @@ import pytest
 from api_core import MAPS, MERGE, PODS, Core, pod
 from patience import until
 
+from minikube_py.api.patch import JSON_PATCH, STRATEGIC_MERGE_PATCH
+from minikube_py.client.transport import JSON
+
 Json = dict[str, Any]
 YAML = "application/yaml"
 SETS = "/api/v1/namespaces/default/replicationcontrollers"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 TABLE = ";as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -233,11 +237,48 @@ async def test_what_go_always_prints_is_null(core: Core, sent: Json) -> None:
 
 @pytest.mark.parametrize(("sent", "owned"), [({"rules": []}, True), ({"rules": None}, False), ({}, False)], ids=str)
 async def test_who_creates_with_an_empty_list_owns_it(core: Core, sent: Json, owned: bool) -> None:
-    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-    made = await core.done("POST", f"{roles}?fieldManager=m", {"metadata": {"name": "r"}, **sent})
+    made = await core.done("POST", f"{ROLES}?fieldManager=m", {"metadata": {"name": "r"}, **sent})
     assert made["rules"] is None
     told = [(each["manager"], each["fieldsV1"]) for each in made["metadata"].get("managedFields", ())]
     assert told == ([("m", {"f:rules": {}})] if owned else [])
     node = {"metadata": {"name": "n"}, "spec": {"drivers": sent.get("rules")}}
     made = await core.done("POST", "/apis/storage.k8s.io/v1/csinodes?fieldManager=m", node)
     assert bool(made["metadata"].get("managedFields")) == owned
+
+
+_RULE = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+_ADDED = [{"op": "add", "path": "/rules", "value": []}]
+
+
+@pytest.mark.parametrize("first", [b"rules: []", b"rules: [\n]", b"{metadata: {name: r}, rules: [], }"], ids=str)
+async def test_who_creates_with_an_empty_list_in_yaml_owns_it(core: Core, first: bytes) -> None:
+    body = first if first.startswith(b"{") else b"metadata: {name: r}\n" + first
+    made = await core.done("POST", f"{ROLES}?fieldManager=m", body, YAML)
+    assert made["rules"] is None and owners(made) == {"m": {"f:rules": {}}}
+
+
+@pytest.mark.parametrize(("method", "media", "body"), [
+    ("PUT", JSON, {"metadata": {"name": "r"}, "rules": []}), ("PUT", YAML, b"metadata: {name: r}\nrules: []"),
+    ("PATCH", MERGE, {"rules": []}), ("PATCH", STRATEGIC_MERGE_PATCH, {"rules": []}), ("PATCH", JSON_PATCH, _ADDED),
+])  # fmt: skip
+@pytest.mark.parametrize("first", [[], [_RULE]], ids=["empty", "one"])
+async def test_who_empties_a_list_owns_it(core: Core, method: str, media: str, body: Any, first: Any) -> None:
+    await core.done("POST", f"{ROLES}?fieldManager=m", {"metadata": {"name": "r"}, "rules": first})
+    made = await core.done(method, f"{ROLES}/r?fieldManager=later", body, media)
+    assert made["rules"] is None and owners(made) == {"later": {"f:rules": {}}}
+    again = await core.done(method, f"{ROLES}/r?fieldManager=later", body, media)
+    assert again["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    null = {"metadata": {"name": "r"}, "rules": None}
+    assert owners(await core.done("PUT", f"{ROLES}/r?fieldManager=last", null)) == {"later": {"f:rules": {}}}
+
+
+@pytest.mark.parametrize("path", ["", "/", "rules", "/rules/-", "/rules/0/verbs", "/metadata/labels/rules"])
+async def test_a_patch_of_any_path_is_answered(core: Core, path: str) -> None:
+    await core.done("POST", f"{ROLES}?fieldManager=m", {"metadata": {"name": "r"}, "rules": []})
+    steps = [*_ADDED, {"op": "add", "path": path, "value": []}]
+    response = await core.respond("PATCH", f"{ROLES}/r?fieldManager=later", steps, content_type=JSON_PATCH)
+    assert response.status < 500
+
+
+def owners(made: Json) -> Json:
+    return {each["manager"]: each["fieldsV1"] for each in made["metadata"].get("managedFields", ())}
