@@ -7,7 +7,8 @@ the end, `test` compares numbers as written) as evanphx/json-patch v4.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import orjson
@@ -127,30 +128,24 @@ def _remove_from(container: Json, key: str) -> None:
         del container[_index(container, key, len(container))]
 
 
-def _add(state: _State, operation: Operation) -> None:
-    path = _path(operation)
-    if path is None:
-        raise JsonPatchError("add operation failed to decode path: missing value")
-    container, key = state.container(path)
-    if container is None:
-        raise JsonPatchError(f'add operation does not apply: doc is missing path: "{path}": missing value')
+@contextmanager
+def _within(where: str) -> Iterator[None]:
     try:
-        _add_to(container, key, operation.get("value"))
+        yield
     except JsonPatchError as error:
-        raise JsonPatchError(f"error in add for path: '{path}': {error}") from None
+        raise JsonPatchError(f"{where}: {error}") from None
+
+
+def _add(state: _State, operation: Operation) -> None:
+    container, key, path = _destination(state, operation, "add")
+    with _within(f"error in add for path: '{path}'"):
+        _add_to(container, key, operation.get("value"))
 
 
 def _remove(state: _State, operation: Operation) -> None:
-    path = _path(operation)
-    if path is None:
-        raise JsonPatchError("remove operation failed to decode path: missing value")
-    container, key = state.container(path)
-    if container is None:
-        raise JsonPatchError(f'remove operation does not apply: doc is missing path: "{path}": missing value')
-    try:
+    container, key, path = _destination(state, operation, "remove")
+    with _within(f"error in remove for path: '{path}'"):
         _remove_from(container, key)
-    except JsonPatchError as error:
-        raise JsonPatchError(f"error in remove for path: '{path}': {error}") from None
 
 
 def _replace(state: _State, operation: Operation) -> None:
@@ -184,44 +179,40 @@ def _source(state: _State, operation: Operation, verb: str) -> tuple[Json, str, 
     container, key = state.container(origin)
     if container is None:
         raise JsonPatchError(f"{verb} operation does not apply: doc is missing from path: {origin}: missing value")
-    try:
+    with _within(f"error in {verb} for " + (f"path: '{key}'" if verb == "move" else f"from: '{origin}'")):
         return container, key, _get(container, key)
-    except JsonPatchError as error:
-        shown = f"path: '{key}'" if verb == "move" else f"from: '{origin}'"
-        raise JsonPatchError(f"error in {verb} for {shown}: {error}") from None
 
 
-def _destination(state: _State, operation: Operation, verb: str) -> tuple[Json, str, str]:
+def _destination(
+    state: _State, operation: Operation, verb: str, missing: str = 'path: "{}"'
+) -> tuple[Json, str, str]:
     path = _path(operation)
     if path is None:
         raise JsonPatchError(f"{verb} operation failed to decode path: missing value")
     container, key = state.container(path)
     if container is None:
-        raise JsonPatchError(f"{verb} operation does not apply: doc is missing destination path: {path}: missing value")
+        raise JsonPatchError(f"{verb} operation does not apply: doc is missing {missing.format(path)}: missing value")
     return container, key, path
+
+
+_ELSEWHERE: Final = "destination path: {}"
 
 
 def _move(state: _State, operation: Operation) -> None:
     container, key, value = _source(state, operation, "move")
-    try:
+    with _within(f"error in move for path: '{key}'"):
         _remove_from(container, key)
-    except JsonPatchError as error:
-        raise JsonPatchError(f"error in move for path: '{key}': {error}") from None
-    target, last, path = _destination(state, operation, "move")
-    try:
+    target, last, path = _destination(state, operation, "move", _ELSEWHERE)
+    with _within(f"error in move for path: '{path}'"):
         _add_to(target, last, value)
-    except JsonPatchError as error:
-        raise JsonPatchError(f"error in move for path: '{path}': {error}") from None
 
 
 def _copy(state: _State, operation: Operation) -> None:
     _, _, value = _source(state, operation, "copy")
-    target, last, _ = _destination(state, operation, "copy")
+    target, last, _ = _destination(state, operation, "copy", _ELSEWHERE)
     copied = _copied(state, value)
-    try:
+    with _within("error while adding value during copy"):
         _add_to(target, last, copied)
-    except JsonPatchError as error:
-        raise JsonPatchError(f"error while adding value during copy: {error}") from None
 
 
 def _copied(state: _State, value: Json) -> Json:

@@ -560,5 +560,15 @@ def first_generation(obj: Json) -> None:
     obj["metadata"]["generation"] = 1
 
 
+def begins_with(**status: Any) -> Callable[[Json], None]:
+    """Prepares a new object: this is its status, whatever was sent, and its generation is the first."""
+
+    def begin(obj: Json) -> None:
+        obj["status"] = dict(status)
+        first_generation(obj)
+
+    return begin
+
+
 def next_generation(new: Json, old: Json) -> None:
     new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1

@@ -254,7 +254,18 @@ _PARAMETER_TYPES: Final = {
 }  # fmt: skip
 
 
+_SELECTED: Final = "A selector to restrict the list of returned objects by their {}. Defaults to everything."
+_PARAMETER_TEXTS: Final = {
+    "labelSelector": _SELECTED.format("labels"), "fieldSelector": _SELECTED.format("fields"),
+    "watch": "Watch for changes to the described resources and return them as a stream of add, update, and remove "
+    "notifications. Specify resourceVersion.",
+    "namespace": "object name and auth scope, such as for teams and projects",
+}  # fmt: skip
+"""Upstream's texts, where they take one sentence: it tells the parameters of each list, and others have pages."""
+
+
 def parameter(name: str, where: str = "query", sort: str = "") -> Json:
     schema = {"type": sort or _PARAMETER_TYPES.get(name, "string"), "uniqueItems": True}
     required = {"required": True} if where == "path" else {}
-    return {"name": name, "in": where, **required, "schema": schema}
+    told = {"description": _PARAMETER_TEXTS[name]} if name in _PARAMETER_TEXTS else {}
+    return {**told, "name": name, "in": where, **required, "schema": schema}

@@ -93,28 +93,21 @@ class EndpointReconciler:
         if not subsets:
             return
         endpoints: Json = {"metadata": {"name": "kubernetes", "labels": dict(_LABELS)}, "subsets": subsets}
+        await self._put_right(ENDPOINTS, endpoints, "subsets")
+        await self._put_right(ENDPOINTSLICES, _slice(subsets[0]), "endpoints", "ports")
+
+    async def _put_right(self, kind: Kind, wanted: Json, *parts: str) -> None:
+        """Makes the object, or puts these parts of it right."""
 
         def readdress(old: Json) -> Json:
-            return {**old, "metadata": dict(old["metadata"]), "subsets": subsets}
+            return {**old, "metadata": dict(old["metadata"]), **{part: wanted[part] for part in parts}}
 
         try:
-            await self._writer.change(ENDPOINTS, "default", "kubernetes", readdress)
+            await self._writer.change(kind, "default", "kubernetes", readdress)
         except StatusError as error:
             if error.code != 404:
                 raise
-            await self._create(ENDPOINTS, endpoints)
-        await self._keep_slice(_slice(subsets[0]))
-
-    async def _keep_slice(self, piece: Json) -> None:
-        def readdress(old: Json) -> Json:
-            return {**old, "metadata": dict(old["metadata"]), "endpoints": piece["endpoints"], "ports": piece["ports"]}
-
-        try:
-            await self._writer.change(ENDPOINTSLICES, "default", "kubernetes", readdress)
-        except StatusError as error:
-            if error.code != 404:
-                raise
-            await self._create(ENDPOINTSLICES, piece)
+            await self._create(kind, wanted)
 
     async def _create(self, kind: Kind, obj: Json) -> None:
         """Other servers may do so concurrently; the next round fixes omissions."""

@@ -136,18 +136,26 @@ def joined(errors: Iterable[StatusError]) -> str:
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
-class _Roles(Projection):
-    """The rules of each role, by its key."""
-
+class _Kept(Projection):
     def __init__(self, kind: Kind, forget: Callable[[], None]) -> None:
         super().__init__(kind)
-        self.rules: dict[bytes, list[Rule]] = {}
+        self._begin()
         self._forget = forget
 
+    def _begin(self) -> None:
+        """Without objects."""
+
     def load(self, entries: Iterable[Entry]) -> None:
-        self.rules.clear()
+        self._begin()
         self._forget()
         super().load(entries)
+
+
+class _Roles(_Kept):
+    """The rules of each role, by its key."""
+
+    def _begin(self) -> None:
+        self.rules: dict[bytes, list[Rule]] = {}
 
     def put(self, key: bytes, entry: Entry | None) -> None:
         super().put(key, entry)
@@ -158,18 +166,11 @@ class _Roles(Projection):
             self.rules[key] = [rule_of(rule) for rule in self.objects[key].get("rules") or ()]
 
 
-class _Bindings(Projection):
+class _Bindings(_Kept):
     """The bindings by key, and by subject."""
 
-    def __init__(self, kind: Kind, forget: Callable[[], None]) -> None:
-        super().__init__(kind)
+    def _begin(self) -> None:
         self._by_subject: dict[_Subject, set[bytes]] = {}
-        self._forget = forget
-
-    def load(self, entries: Iterable[Entry]) -> None:
-        self._by_subject.clear()
-        self._forget()
-        super().load(entries)
 
     def put(self, key: bytes, entry: Entry | None) -> None:
         self._forget()

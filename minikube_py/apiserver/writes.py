@@ -216,7 +216,8 @@ class Writer(Bodies):
 
     def sender(self, request: Request, options: WriteOptions) -> Sender:
         who = options.field_manager, request.user_agent
-        return Sender(*who, self._clock.wall_s(), self.tracks_all, request.converted, request.body, request.content_type)
+        sent = request.body, request.content_type
+        return Sender(*who, self._clock.wall_s(), self.tracks_all, request.converted, *sent)
 
     def _settling(self, kind: Kind, namespace: str, sub: str = "") -> Body:
         given = self.cluster.seen_by(kind, namespace), self._clock.wall_s(), kind.definition, self.cluster.gates

@@ -221,7 +221,6 @@ def judged(which: str, only: Sequence[str], logs: Path) -> Iterator[tuple[str, O
 REASONS = {
     "run_multi_resources_tests": "reads a manifest from raw.githubusercontent.com",
     "run_exec_credentials_tests": "TLS names no authority of clients, which Python's `ssl` cannot do",
-    "run_swagger_tests": "parameters have no descriptions in OpenAPI",
 }
 """Of what fails, why."""
 HEAD = """# test-cmd

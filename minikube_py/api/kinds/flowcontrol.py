@@ -22,7 +22,7 @@ from minikube_py.api.errors import (
     required,
 )
 from minikube_py.api.kind import NAMESPACED, Kind, status_of
-from minikube_py.api.meta import is_dns1123_label, is_dns1123_subdomain
+from minikube_py.api.meta import begins_with, is_dns1123_label, is_dns1123_subdomain
 from minikube_py.api.printing import AGE, NAME, NONE, Age, Printer, column
 from minikube_py.api.rules import Check, at, named_by, rules
 from minikube_py.api.validation.conditions import validate_conditions
@@ -448,14 +448,9 @@ def _warn(new: Json, old: Json | None) -> list[str]:
     return [NOT_ENFORCED]
 
 
-def _create(obj: Json) -> None:
-    obj["status"] = {}
-    obj["metadata"]["generation"] = 1
-
-
 _FACTS: Final[dict[str, Any]] = {
-    "selectable": NAMESPACED, "generation": True, "also_reset": {"status": (("metadata",),)}, "prepare_create": _create,
-    "prepare_status": keep_metadata, "warn": _warn,
+    "selectable": NAMESPACED, "generation": True, "also_reset": {"status": (("metadata",),)},
+    "prepare_create": begins_with(), "prepare_status": keep_metadata, "warn": _warn,
 }  # fmt: skip
 _STATUS: Final = {"status": lambda new, old: _validate_status(new)}
 

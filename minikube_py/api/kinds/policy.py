@@ -10,7 +10,7 @@ from typing import Any, Final
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import FieldError, Json, invalid_value
 from minikube_py.api.kind import NAMESPACED, Kind, status_of
-from minikube_py.api.meta import is_percent
+from minikube_py.api.meta import begins_with, is_percent
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import at, non_negative, one_of, rules
 from minikube_py.api.schema import LABEL_SELECTOR, ordered
@@ -29,11 +29,6 @@ def _default(budget: Json) -> None:
     for name in _COUNTS:
         if status.get(name) is None:
             status[name] = 0
-
-
-def _create(budget: Json) -> None:
-    budget["status"] = dict.fromkeys(_COUNTS, 0)
-    budget["metadata"]["generation"] = 1
 
 
 def validate_count_or_percent(value: int | str | None, path: str) -> list[FieldError]:
@@ -99,7 +94,7 @@ PODDISRUPTIONBUDGETS: Final = Kind(
     generation=True,
     allow_unconditional_update=False,
     default=_default,
-    prepare_create=_create,
+    prepare_create=begins_with(**dict.fromkeys(_COUNTS, 0)),
     validate=_validate,
     checks_metadata=False,
     validate_update={"": lambda new, old: _validate(new), "status": lambda new, old: _validate_status(new)},

@@ -20,6 +20,7 @@ from minikube_py.api.kind import STATUS_VERBS, Subresource, ValidateUpdate, Warn
 from minikube_py.api.label_selectors import InvalidSelector, selector_of
 from minikube_py.api.meta import (
     FIELD_IS_IMMUTABLE,
+    begins_with,
     is_dns1123_subdomain,
     regex_message,
     validate_annotations,
@@ -41,10 +42,7 @@ SCALE: Final = Subresource("scale", "Scale", STATUS_VERBS, "autoscaling", "v1")
 UNMATCHED: Final = "`selector` does not match template `labels`"
 
 
-def drop_status(obj: Json) -> None:
-    """A new object has no status, and generation 1."""
-    obj["status"] = {}
-    obj["metadata"]["generation"] = 1
+drop_status: Final = begins_with()
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------

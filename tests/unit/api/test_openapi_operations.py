@@ -75,3 +75,14 @@ def test_a_custom_group_adds_what_its_kinds_have_and_nothing_above_them() -> Non
     root, namespaced = "/apis/o.example.com/v1/foos", "/apis/o.example.com/v1/namespaces/{namespace}/foos"
     assert more == {root, namespaced, f"{namespaced}/{{name}}"}
     assert whole["info"] == document("/openapi/v2")["info"]
+
+
+def test_parameters_of_lists_have_upstreams_texts_where_these_are_short() -> None:
+    listed = document("/openapi/v2")["paths"]["/api/v1/namespaces/{namespace}/pods"]
+    told = {each["name"]: each.get("description") for each in (*listed["parameters"], *listed["get"]["parameters"])}
+    assert told["labelSelector"] == (
+        "A selector to restrict the list of returned objects by their labels. Defaults to everything."
+    )
+    assert told["watch"].startswith("Watch for changes to the described resources")
+    assert told["namespace"] == "object name and auth scope, such as for teams and projects"
+    assert told["limit"] is None

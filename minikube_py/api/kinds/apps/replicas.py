@@ -43,7 +43,7 @@ from minikube_py.api.kinds.workloads import (
     template_warnings,
 )
 from minikube_py.api.label_selectors import selector_text
-from minikube_py.api.meta import next_generation
+from minikube_py.api.meta import begins_with, next_generation
 from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import at, defaults, non_negative, rules
 from minikube_py.api.strategy import keep
@@ -55,11 +55,6 @@ def _default_replica_set(obj: Json) -> None:
     default_template(obj)
     _fill_replicas(obj)
     obj["status"].setdefault("replicas", 0)
-
-
-def _create_replica_set(obj: Json) -> None:
-    obj["status"] = {"replicas": 0}
-    obj["metadata"]["generation"] = 1
 
 
 _replica_set_spec: Final = rules(
@@ -77,7 +72,7 @@ REPLICASETS: Final = Kind(
     generation=True,
     scale=BY_SELECTOR,
     default=_default_replica_set,
-    prepare_create=_create_replica_set,
+    prepare_create=begins_with(replicas=0),
     validate=rules(subdomain_meta, _replica_set_spec),
     validate_update={
         "": changes(meta_update, of_new(_replica_set_spec), selector_stays),
@@ -111,11 +106,6 @@ def _default_deployment(obj: Json) -> None:
     if annotations.get(ROLLBACK_TO) == "":
         del annotations[ROLLBACK_TO]
     number_in_annotation(obj, ROLLBACK_TO)
-
-
-def _create_deployment(obj: Json) -> None:
-    obj["status"] = {}
-    obj["metadata"]["generation"] = 1
 
 
 def _update_deployment(new: Json, old: Json) -> None:
@@ -194,7 +184,7 @@ DEPLOYMENTS: Final = Kind(
     generation=True,
     scale=BY_SELECTOR,
     default=_default_deployment,
-    prepare_create=_create_deployment,
+    prepare_create=begins_with(),
     prepare_update=_update_deployment,
     prepare_status=lambda new, old: keep(new["metadata"], old["metadata"], "labels"),
     validate=rules(subdomain_meta, _deployment_spec),

@@ -20,7 +20,7 @@ from minikube_py.api.kinds.workloads import (
     template_warnings,
     validate_template,
 )
-from minikube_py.api.meta import is_dns1123_subdomain
+from minikube_py.api.meta import begins_with, is_dns1123_subdomain
 from minikube_py.api.printing import format_labels
 from minikube_py.api.selectors import selector_from_map
 from minikube_py.api.validation.metadata import validate_object_meta
@@ -44,11 +44,6 @@ def _default_replication_controller(obj: Json) -> None:
         if not obj["metadata"].get("labels"):
             obj["metadata"]["labels"] = dict(labels)
     default_pod_spec(part(template, "spec"))
-
-
-def _create_replication_controller(controller: Json) -> None:
-    controller["status"] = {"replicas": 0}
-    controller["metadata"]["generation"] = 1
 
 
 def _validate_controller_spec(spec: Json) -> list[FieldError]:
@@ -104,7 +99,7 @@ REPLICATIONCONTROLLERS: Final = Kind(
     orphans_by_default=True,
     scale=ScalePaths(selector=lambda controller: str(selector_from_map(controller["spec"].get("selector")))),
     default=_default_replication_controller,
-    prepare_create=_create_replication_controller,
+    prepare_create=begins_with(replicas=0),
     validate=validate_replication_controller,
     validate_update={
         "": validate_replication_controller_update,
