@@ -174,7 +174,7 @@ class Searches(Priced):
 
 class LaterSearches(Searches):
     """Figures of whole turns once more, as `later_NAME`, of the batches from number `settled_after` on alone: a front
-    that learns has learned by then what the earlier batches can teach."""
+    that learns has learned by then what the earlier batches can teach. Without `tries` the cluster is emptier, too."""
 
     settings = (*Searches.settings, "settled_after")
     later: Sequence[str] = LATER
