@@ -147,6 +147,7 @@ class Main:
         self._part = b""
         self._account = Account()
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue(16)
+        self._closed = False
         self._listeners: list[Write] = []
         self._changed = asyncio.Event()
         self._times = LateTimes(container.times, container.started_s, container.ended_s)
@@ -174,6 +175,8 @@ class Main:
 
     async def _typed(self) -> bytes:
         self._times.present.set()
+        if self._closed and self._inbox.empty():
+            return b""
         return await self._inbox.get()
 
     async def caught_up(self) -> None:
@@ -196,7 +199,14 @@ class Main:
 
     async def type(self, data: bytes) -> None:
         self.typed = True
-        await self._inbox.put(data)
+        if not self._closed:
+            await self._inbox.put(data)
+
+    def close_input(self) -> None:
+        """Nothing more can be typed until a restart (`stdinOnce`). Idempotent."""
+        self.typed = self._closed = True
+        if not self._inbox.full():
+            self._inbox.put_nowait(b"")
 
     def listen(self, write: Write) -> Callable[[], None]:
         """`write` gets output from now on; call the result to stop."""
@@ -388,7 +398,11 @@ class Runtime:
         """Waits for the main process; returns its exit code."""
         main = self.main(container)
         stop = main.listen(streams.out)
+        once = bool(container.spec.get("stdinOnce")) and streams.read is not nothing
         typing = asyncio.get_running_loop().create_task(_type(streams.read, main.type))
+        if once:
+            # Also when its client is gone.
+            typing.add_done_callback(lambda _: main.close_input())
         try:
             return await main.wait()
         finally:

@@ -118,6 +118,13 @@ def test_a_shell_that_is_run_for_once_ends_its_pod(kubectl: Kubectl) -> None:
     assert f"in shell\n{name}\n".encode() in done.stdout
 
 
+def test_a_pod_ends_with_the_input_of_who_ran_it(kubectl: Kubectl) -> None:
+    """`kubectl run -i` sets `stdinOnce`."""
+    name = f"piped-{Path(kubectl.command[0]).name.replace('.', '-')}"
+    done = kubectl.run("run", "-i", "--rm", name, "--image=i", "--restart=Never", "--", "cat", given=b"hi\n")
+    assert (done.returncode, done.stdout.startswith(b"hi\n")) == (0, True), done.stderr
+
+
 def test_a_terminal_echoes_and_edits_what_is_typed(kubectl: Kubectl) -> None:
     pid, terminal = pty.fork()
     if pid == 0:

@@ -12,7 +12,7 @@ from test_spdy import Client, control
 from virtual_time import LoopClock, run_virtually
 
 from minikube_py.containers.channels import PART_BYTES_MAX, SpdyChannels
-from minikube_py.containers.process import OUTPUT_BYTES_MAX
+from minikube_py.containers.process import OUTPUT_BYTES_MAX, nothing
 from minikube_py.containers.runtime import CONTAINERS_MAX, LOG_BYTES_MAX, Runtime, Streams
 from minikube_py.containers.shell import LINE_BYTES_MAX, LINE_STEPS
 from minikube_py.containers.spdy import STREAMS_MAX, Malformed
@@ -139,6 +139,31 @@ def test_a_process_goes_on_when_who_was_attached_has_gone() -> None:
         return [line.text for line in main.lines]
 
     assert run_virtually(run) == [b"one\n", b"two\n"]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("once", [False, True])
+def test_input_that_is_open_once_is_closed_after_its_first_client(once: bool, leaves: bool) -> None:
+    async def run() -> tuple[int | None, list[bytes]]:
+        runtime, typed, later = Runtime(LoopClock()), Typed(b"a\n"), Typed(b"b\n")
+        given = pod("p", "cat", stdin=True)
+        given["spec"]["containers"][0]["stdinOnce"] = once
+        container = runtime.find(given, "c")
+        main = runtime.main(container)
+        silent = asyncio.create_task(runtime.attach(container, Streams(nothing, later.write, later.write, False)))
+        first = asyncio.create_task(runtime.attach(container, typed.streams()))
+        await asyncio.sleep(1)
+        if leaves:
+            first.cancel()
+        second = asyncio.create_task(runtime.attach(container, later.streams()))
+        await asyncio.sleep(1)
+        found = main.exit_code, [line.text for line in main.lines]
+        await runtime.stop()
+        for each in (silent, first, second):
+            each.cancel()
+        return found
+
+    assert run_virtually(run) == ((0, [b"a\n"]) if once else (None, [b"a\n", b"b\n"]))
 
 
 def test_output_without_an_end_is_cut_and_the_log_is_bounded() -> None:
