@@ -31,7 +31,7 @@ _TOKEN: Final = "base64url.bearer.authorization.k8s.io."
 _BASE64URL: Final = re.compile("[A-Za-z0-9_-]*")
 
 
-def _nothing() -> None:
+def _nothing(user: User) -> None:
     pass
 
 
@@ -40,7 +40,7 @@ async def request_of(
     authenticator: Authenticator,
     clock: Clock,
     shown: Shown | None = None,
-    identified: Callable[[], None] = _nothing,
+    identified: Callable[[User], None] = _nothing,
 ) -> tuple[Request, str]:
     """The request without its body, and a warning for the response. `shown`: the client certificate. `identified` is
     called after valid credentials; it may refuse.
@@ -63,8 +63,8 @@ async def request_of(
     else:
         if user is ANONYMOUS and _PROTOCOLS in headers and (found := await _by_protocol(asked, authenticator)):
             (user, _, warning), asked = found
-    if user is not ANONYMOUS:
-        identified()
+    if user is not None and user is not ANONYMOUS:
+        identified(user)
     wanted = None
     if any(map(_IMPERSONATES, headers)):
         wanted = wanted_user((*headers.items(), *asked.repeated))

@@ -20,6 +20,7 @@ from minikube_py.apiserver.auth import Shown, shown_by
 from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
 from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, Packer, chunk, encode, head, packs, switching, wire
 from minikube_py.apiserver.messages import Response
+from minikube_py.apiserver.rules import MASTERS, User
 from minikube_py.apiserver.watch_stream import Batch, Stream, error_event
 from minikube_py.ports.port import Incoming
 
@@ -261,9 +262,10 @@ class Connection(asyncio.Protocol):
         named = self.transport.get_extra_info("peername")
         return str(named[0]) if isinstance(named, tuple) else ""
 
-    def _identified(self) -> None:
+    def _identified(self, user: User) -> None:
         """Raises: StatusError 429."""
-        if not self.incoming.authenticated():
+        incoming = self.incoming
+        if not incoming.is_authenticated and not incoming.authenticated(user.name, preferred=MASTERS in user.groups):
             limit = self.server.port.limits.connections_max
             raise too_many_requests(f"too many connections: {limit} is the limit; please try again later", 1)
 
@@ -318,8 +320,15 @@ class Connection(asyncio.Protocol):
     def body_is_late(self, timeout_s: float) -> None:
         """Called by the server when the body has taken too long."""
         message = f"the body of the request did not arrive within {timeout_s:g} s, which is the limit"
-        self._body_error = StatusError(408, "Timeout", message, {})
-        self._wake_reader()
+        self.refuse_body(StatusError(408, "Timeout", message, {}))
+
+    def refuse_body(self, error: StatusError) -> None:
+        """Called by the server. A body that was received, and is being passed on, ends with its connection."""
+        self._body_error = error
+        if self.phase == BODY:
+            self._wake_reader()
+        else:
+            self.transport.abort()
 
     async def _discard(self) -> bool:
         """Drains the rest of an unread body, unless it is too long."""
@@ -477,16 +486,14 @@ class Body:
         if asked.expects_continue:
             connection.transport.write(CONTINUE)
         if 0 < asked.length <= connection.reader.buffered_bytes:
-            self._hold(asked.length)
-            server.bodies.release(asked.length)
             return connection.reader.data()
         body = bytearray()
         held = 0
         server.enter(connection, BODY)
         try:
             while part := await connection.more():
-                self._hold(len(part))
                 held += len(part)
+                server.receives(connection, held)
                 if held == asked.length == len(part):
                     return part
                 body += part
@@ -494,24 +501,15 @@ class Body:
                     raise request_entity_too_large(f"limit is {limits.body_bytes_max}")
             return bytes(body)
         finally:
-            server.bodies.release(held)
+            server.bodies.let_go(connection)
             server.enter(connection, ANSWER)
 
     @contextmanager
     def holding(self, size_bytes: int) -> Iterator[None]:
         """Counts the body that was read for as long as it is kept. Raises: StatusError 429."""
-        self._hold(size_bytes)
+        connection = self._connection
+        connection.server.receives(connection, size_bytes)
         try:
             yield
         finally:
-            self._connection.server.bodies.release(size_bytes)
-
-    def _hold(self, size: int) -> None:
-        """Raises: StatusError 429."""
-        server = self._connection.server
-        if not server.bodies.hold(size):
-            message = (
-                f"too many requests: the bodies being received reach {server.limits.bodies_bytes_max} bytes, which is "
-                "the limit; please try again later"
-            )
-            raise too_many_requests(message, 1)
+            connection.server.bodies.let_go(connection)

@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+from minikube_py.api.errors import too_many_requests
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http import ANSWER, BODY, HEADS, IDLE, LINGER, UPGRADED, Connection
 from minikube_py.apiserver.http_bytes import Packer
-from minikube_py.apiserver.unsent import Unsent
 from minikube_py.apiserver.workers import Workers
-from minikube_py.ports.bodies import Bodies
 from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.port import SHUTDOWN_TIMEOUT_S, Port
+from minikube_py.ports.shares import Shares
 
 LINGER_S: Final = 0.5
 """As Go's net/http: how long a closing connection keeps reading."""
@@ -60,8 +60,8 @@ class HttpServer:
         }
         self._stalled: dict[Connection, float] = {}
         self._heads_bytes = 0
-        self.bodies = Bodies(limits.bodies_bytes_max)
-        self.unsent = Unsent[Connection](limits.unsent_bytes_max)
+        self.bodies = Shares[Connection](limits.bodies_bytes_max)
+        self.unsent = Shares[Connection](limits.unsent_bytes_max)
         self._workers: Workers | None = None
         self.refused: Counter[str] = Counter()
         self._packing: ThreadPoolExecutor | None = None
@@ -108,9 +108,9 @@ class HttpServer:
         found: dict[str, float] = {
             "apiserver_connections": len(self._connections),
             "apiserver_connections_waiting": self.port.waiting_count,
-            "apiserver_bodies_in_flight_bytes": self.bodies.held_bytes,
+            "apiserver_bodies_in_flight_bytes": self.bodies.total,
             "apiserver_unfinished_heads_bytes": self._heads_bytes,
-            "apiserver_unsent_answers_bytes": self.unsent.total_bytes,
+            "apiserver_unsent_answers_bytes": self.unsent.total,
         }
         for reason, count in (self.refused + self.port.ended).items():
             found[f'apiserver_connections_ended_total{{reason="{reason}"}}'] = count
@@ -133,6 +133,7 @@ class HttpServer:
         self._phases.get(connection.phase, {}).pop(connection, None)
         self._stalled.pop(connection, None)
         self.unsent.let_go(connection)
+        self.bodies.let_go(connection)
         self.head_read(connection)
         connection.incoming.left()
 
@@ -141,8 +142,7 @@ class HttpServer:
         if connection.phase != ANSWER:
             self._phases[connection.phase].pop(connection, None)
         connection.phase = phase
-        if not connection.incoming.is_authenticated:
-            (connection.incoming.waits if phase in (IDLE, HEADS) else connection.incoming.busy)()
+        (connection.incoming.waits if phase in (IDLE, HEADS) else connection.incoming.busy)()
         if phase != ANSWER and connection in self._connections:
             self._phases[phase][connection] = self._clock.monotonic_s()
 
@@ -161,14 +161,28 @@ class HttpServer:
         self._heads_bytes -= connection.head_bytes
         connection.head_bytes = 0
 
+    def receives(self, connection: Connection, size_bytes: int) -> None:
+        """It has this much of a body. Raises: StatusError 429 if that is too much of all bodies, and its user's."""
+        self.bodies.hold(connection, connection.user, size_bytes)
+        while (loser := self.bodies.loser()) is not None:
+            self.bodies.let_go(loser)
+            self.refused["bodies_bytes_max"] += 1
+            message = (
+                f"too many requests: the bodies being received reach {self.bodies.limit} bytes, which is the limit; "
+                "please try again later"
+            )
+            error = too_many_requests(message, 1)
+            if loser is connection:
+                raise error
+            loser.refuse_body(error)
+
     def stalled(self, connection: Connection) -> None:
         """Its client reads more slowly than it is written to."""
         connection.stalled_since_s = self._stalled[connection] = self._clock.monotonic_s()
         held_bytes = connection.stalled_bytes + connection.body_bytes
-        while (slow := self.unsent.hold(connection, connection.user, held_bytes)) is not None:
+        self.unsent.hold(connection, connection.user, held_bytes)
+        while (slow := self.unsent.loser()) is not None:
             self._end(slow, "unsent_bytes_max")
-            if slow is connection:
-                break
 
     def moving(self, connection: Connection) -> None:
         if self._stalled.pop(connection, None) is not None:

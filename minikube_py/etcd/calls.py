@@ -98,9 +98,10 @@ class Call:
             self._give_up(unreadable.code, unreadable.text)
             return
         unread_bytes = sum(map(_cost_bytes, found)) if self.route.takes_stream else 0
-        if not self._hold(messages.held_bytes - before + unread_bytes):
-            self._give_up(*TOO_MANY)
-        elif self.route.takes_stream:
+        self._hold(messages.held_bytes - before + unread_bytes)
+        if self.over:
+            return
+        if self.route.takes_stream:
             self._unread.extend(found)
             self._unread_bytes += unread_bytes
             self._wake()
@@ -117,15 +118,13 @@ class Call:
             self._owed_bytes = 0
             self.connection.soon()
 
-    def _hold(self, more_bytes: int) -> bool:
-        """Whether there is space for this many more of the server's requests; fewer, if it is negative."""
+    def _hold(self, more_bytes: int) -> None:
+        """This many more, or fewer; beyond the server's limit, calls of the address that holds most end."""
         bodies = self.connection.server.bodies
-        if more_bytes > 0 and not bodies.hold(more_bytes):
-            return False
-        if more_bytes < 0:
-            bodies.release(-more_bytes)
         self._held_bytes += more_bytes
-        return True
+        bodies.hold(self, self.connection.address, self._held_bytes)
+        while (loser := bodies.loser()) is not None:
+            loser._give_up(*TOO_MANY)
 
     def _begin(self, data: bytes) -> None:
         self.begun = True
@@ -207,7 +206,7 @@ class Call:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._hold(-self._held_bytes)
+        self.connection.server.bodies.let_go(self)
         self._messages = None
         self._unread.clear()
         self._request = None

@@ -34,6 +34,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         """The share of `h2.waiting_bytes` counted among all connections."""
         self._heads = Heads()
         self._incoming = incoming
+        self.address = incoming.peer
         self._transport: asyncio.Transport
         self._reading = False
         """Answers are collected meanwhile and sent at the end."""

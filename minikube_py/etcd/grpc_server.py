@@ -18,9 +18,9 @@ from minikube_py.etcd.errors import TIMED_OUT, Refused
 from minikube_py.etcd.grpc_connection import LATE_LOOKS, GrpcConnection
 from minikube_py.etcd.node import REQUEST_S
 from minikube_py.http2.limits import ConnectionLimits
-from minikube_py.ports.bodies import Bodies
 from minikube_py.ports.descriptors import Descriptors, PortLimits
 from minikube_py.ports.port import Incoming, Port
+from minikube_py.ports.shares import Shares
 
 READ_BYTES: Final = 16 << 10
 """Bytes read from a connection at once, so that none blocks the loop for long."""
@@ -66,7 +66,7 @@ class GrpcServer:
         self.limits = limits
         self.clock = clock
         self.connection_limits = ConnectionLimits(limits.per_connection_max, ping_least_s=limits.ping_least_s)
-        self.bodies = Bodies(limits.messages_bytes_max)
+        self.bodies = Shares[Call](limits.messages_bytes_max)
         self.unsent_bytes = 0
         self.connections: dict[GrpcConnection, None] = {}
         self.calls: dict[Call, None] = {}
@@ -183,7 +183,7 @@ class GrpcServer:
 
     def metrics(self) -> dict[str, float]:
         found: dict[str, float] = {"calls": len(self.calls), "unsent_bytes": self.unsent_bytes}
-        found["unread_bytes"] = self.bodies.held_bytes
+        found["unread_bytes"] = self.bodies.total
         for port in self._ports[:1]:
             found |= port.metrics()
         for why, count in self.ended.items():

@@ -33,10 +33,10 @@ from minikube_py.etcd.steps import in_steps
 from minikube_py.etcd.watch import FRAGMENT_BYTES
 from minikube_py.mvcc.types import RangeRequest
 from minikube_py.mvcc.validate import INT64_MAX, INT64_MIN
-from minikube_py.ports.bodies import Bodies
 from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.metric_lines import lines_of
-from minikube_py.ports.port import Incoming, Port
+from minikube_py.ports.port import Incoming, Port, address_of
+from minikube_py.ports.shares import Shares
 
 T = TypeVar("T")
 
@@ -58,6 +58,8 @@ READY_S: Final = 2.0
 """Readiness means what it means at every server here (`apiserver.health`); etcd waits as long as for any request."""
 MESSAGES_MAX: Final = 1_000
 """In one body: they are decoded in one turn of the loop."""
+NO_ROOM: Final = -1.0
+"""The deadline of a body that makes room for others'."""
 UNUSUAL: Final = {"MoveLeader": "transfer-leadership", "Compact": "compaction"}
 STATUS_OF: Final = {
     StatusCode.INVALID_ARGUMENT: 400,
@@ -89,7 +91,7 @@ class HttpDoor:
     ) -> None:
         self._server = server
         self.limits = limits = limits or HttpLimits()
-        self.bodies = Bodies(limits.bodies_bytes_max)
+        self.bodies = Shares[asyncio.Timeout](limits.bodies_bytes_max)
         self.connections: dict[Any, Incoming] = {}
         """By aiohttp's protocol of each."""
         self._where = where
@@ -236,23 +238,28 @@ class HttpDoor:
 
     async def _body(self, request: web.BaseRequest) -> bytes:
         """Raises: Refused, _BodyLate."""
-        limits, bodies, body, held_bytes = self.limits, self.bodies, bytearray(), 0
+        limits, bodies, body = self.limits, self.bodies, bytearray()
+        deadline, address = asyncio.timeout(limits.body_timeout_s), address_of((request.remote or "",))
         try:
-            async with asyncio.timeout(limits.body_timeout_s):
+            async with deadline:
                 async for chunk in request.content.iter_chunked(1 << 16):
-                    if not bodies.hold(len(chunk)):
-                        text = f"the bodies being received reach {bodies.bytes_max} bytes, which is the limit"
-                        raise Refused(StatusCode.RESOURCE_EXHAUSTED, f"{text}; please try again later")
-                    held_bytes += len(chunk)
                     body += chunk
-                    if held_bytes > limits.body_bytes_max:
+                    if len(body) > limits.body_bytes_max:
                         text = f"the body is larger than {limits.body_bytes_max} bytes, which is the limit"
                         raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
+                    bodies.hold(deadline, address, len(body))
+                    while (loser := bodies.loser()) is not None:
+                        bodies.let_go(loser)
+                        if not loser.expired():
+                            loser.reschedule(NO_ROOM)
             return bytes(body)
         except TimeoutError:
-            raise _BodyLate from None
+            if deadline.when() != NO_ROOM:
+                raise _BodyLate from None
+            text = f"the bodies being received reach {bodies.limit} bytes, which is the limit"
+            raise Refused(StatusCode.RESOURCE_EXHAUSTED, f"{text}; please try again later") from None
         finally:
-            bodies.release(held_bytes)
+            bodies.let_go(deadline)
 
     async def _called(
         self, method: Method, bodies: Values, request: web.BaseRequest, within_s: float | None

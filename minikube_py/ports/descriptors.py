@@ -18,6 +18,7 @@ RESERVED_MIN: Final = 64
 class PortLimits:
     """Limits of a port. Waiting is a socket that has sent nothing, or is queued; a stranger is a connection during its
     handshake, or without an authenticated user; all others are authenticated, and never closed in favour of those.
+    Where they reach their limit, the user who has most makes room for others.
 
     `connections_max`: authenticated connections. `handshake_s`: from the acceptance to the end of the handshake.
     `proof_s`: from the acceptance to authentication. `patience_s`: a stranger idle for this long is closed if others

@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 from minikube_py.env import Clock
 from minikube_py.ports.descriptors import Descriptors, PortLimits
 from minikube_py.ports.memory import give_back, restore_tls_buffers, shrink_tls_buffers
+from minikube_py.ports.shares import Shares
 
 log = logging.getLogger(__name__)
 BACKLOG: Final = 512
@@ -76,9 +77,10 @@ class Incoming(asyncio.BufferedProtocol):
         """Its peer waits for an answer: its place is not reclaimed."""
         self.since_s = math.inf
 
-    def authenticated(self) -> bool:
-        """False: the limit of connections is reached, and this one should be closed."""
-        return self.state == AUTHENTICATED or self._port.authenticate(self)
+    def authenticated(self, user: str = "", *, preferred: bool = False) -> bool:
+        """False: the limit of connections is reached, and this one should be closed. `user`: who shares the limit with
+        others, by default the address. `preferred`: never closed for others, who are closed for it."""
+        return self.state == AUTHENTICATED or self._port.authenticate(self, user or self.peer, preferred)
 
     def left(self) -> None:
         self._port.forget(self)
@@ -144,6 +146,8 @@ class Port:
         self._descriptors = descriptors
         self._server: asyncio.Server | None = None
         self._peers: dict[str, _Peer] = {}
+        self._users = Shares[Incoming](limits.connections_max)
+        """Authenticated connections; those of preferred users count 0."""
         self._queued: dict[str, _Peer] = {}
         self._waiting: dict[Incoming, None] = {}
         self._handshakes: dict[asyncio.Task[None], Incoming] = {}
@@ -320,16 +324,26 @@ class Port:
             if early:
                 protocol.data_received(early)
 
-    def authenticate(self, incoming: Incoming) -> bool:
+    def authenticate(self, incoming: Incoming, user: str, preferred: bool) -> bool:
         if incoming.state != STRANGER:
             return False
-        if self.authenticated_count >= self.limits.connections_max:
+        if self.authenticated_count >= self.limits.connections_max and not self._make_room(user, preferred):
             self.ended["connections_max"] += 1
             return False
         self._release(incoming)
         incoming.state = AUTHENTICATED
         self.authenticated_count += 1
+        self._users.hold(incoming, user, 0 if preferred else 1)
         self._serve()
+        return True
+
+    def _make_room(self, user: str, preferred: bool) -> bool:
+        """Closes the connection that has waited longest for its client, of the user who has most."""
+        most, own = self._users.most(), 0 if preferred else self._users.of(user)
+        # With less between them, two users would take the same place from each other in turns.
+        if self._users.of(most) <= own + (own > 0):
+            return False
+        self._end(min(self._users.holders(most), key=lambda each: each.since_s), "connections_max")
         return True
 
     def forget(self, incoming: Incoming) -> None:
@@ -339,6 +353,7 @@ class Port:
             return
         if state == AUTHENTICATED:
             self.authenticated_count -= 1
+            self._users.let_go(incoming)
         else:
             self._release(incoming)
         incoming.state = GONE

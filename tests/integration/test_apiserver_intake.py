@@ -102,6 +102,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     core = Core(tmp_path, LIMITS)
     core.tokens["scheduler-token"] = SCHEDULER
     core.tokens["other-token"] = User("other", groups=("system:masters", "system:authenticated"))
+    core.tokens["guest-token"] = User("guest", groups=("system:authenticated",))
     await core.start()
     http = HttpServer(core.api)
     served = Served(core, http, await http.start())
@@ -270,6 +271,36 @@ async def test_the_number_of_authenticated_connections_is_bounded(served: Served
     assert not any(served.http.port.metrics()[f"connections_{kind}"] for kind in ("authenticated", "unauthenticated"))
 
 
+async def test_whoever_has_most_connections_makes_room_for_others(served: Served) -> None:
+    many = [await served.peer() for _ in range(LIMITS.connections_max)]
+    for peer in many:
+        peer.send("GET", "/healthz", token="scheduler-token")
+        assert (await peer.answer())[0] == 200
+    many[0].send("GET", "/healthz", token="scheduler-token")
+    assert (await many[0].answer())[0] == 200
+    more = await served.peer()
+    more.send("GET", "/healthz", token="scheduler-token")
+    assert (await more.answer())[0] == 429
+    # The one that has waited longest for its client is closed, whatever came first.
+    for at, token in ((1, "guest-token"), (2, "admin-token"), (3, "admin-token")):
+        peer = await served.peer()
+        peer.send("GET", "/healthz", token=token)
+        assert (await peer.answer())[0] == 200
+        assert await many[at].ended() == b""
+        assert served.http.port.authenticated_count == LIMITS.connections_max
+    many[0].send("GET", "/healthz", token="scheduler-token")
+    assert (await many[0].answer())[0] == 200
+
+
+async def test_administrators_make_room_for_nobody(served: Served) -> None:
+    peers = [await served.peer() for _ in range(LIMITS.connections_max + 1)]
+    for peer in peers[:-1]:
+        peer.send("GET", "/healthz")
+        assert (await peer.answer())[0] == 200
+    peers[-1].send("GET", "/healthz", token="scheduler-token")
+    assert (await peers[-1].answer())[0] == 429
+
+
 async def test_of_those_who_wait_the_oldest_make_room_for_the_newest(served: Served) -> None:
     served.http.port.limits = replace(served.http.port.limits, waiting_per_peer_max=2)
     silent = [await served.peer() for _ in range(3)]
@@ -329,6 +360,33 @@ async def test_bodies_in_flight_have_a_budget(served: Served) -> None:
     assert (status, headers["retry-after"]) == (429, "1")
     assert "reach 4194304 bytes, which is the limit" in answer["message"]
     assert served.http.metrics()["apiserver_bodies_in_flight_bytes"] <= LIMITS.bodies_bytes_max
+
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+REVIEW = json.dumps({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}).encode()
+
+
+async def test_unfinished_bodies_of_one_user_take_no_room_from_others(served: Served) -> None:
+    full = [await served.peer() for _ in range(2)]
+    for number, peer in enumerate(full, 1):
+        peer.send("POST", REVIEWS, token="scheduler-token", Content_Length=str((2 << 20) + 1))
+        peer.writer.write(b" " * (2 << 20))
+        await served.until(lambda held=number * (2 << 20): served.http.bodies.total == held)
+    other = await served.peer()
+    for _ in range(3):
+        other.send("POST", REVIEWS, REVIEW, token="other-token")
+        assert (await other.answer())[0] == 201
+    # What arrived at once takes no room; what does not is held, and the one who holds most makes room for it.
+    assert served.http.bodies.total == LIMITS.bodies_bytes_max
+    other.send("POST", REVIEWS, token="other-token", Content_Length=str(len(REVIEW) + 100_000))
+    other.writer.write(b" " * 100_000)
+    status, headers, answer = await full[0].answer()
+    assert (status, headers["retry-after"], headers["connection"]) == (429, "1", "close")
+    assert "the bodies being received reach 4194304 bytes, which is the limit" in answer["message"]
+    other.writer.write(REVIEW)
+    assert (await other.answer())[0] == 201
+    assert served.http.refused["bodies_bytes_max"] == 1
+    await served.until(lambda: served.http.bodies.total == 2 << 20)
 
 
 async def test_too_long_a_body_is_refused_by_its_length_alone(served: Served) -> None:
@@ -438,9 +496,9 @@ async def test_unread_answers_are_bounded_in_total_and_cost_whoever_holds_most(s
         modest.send("GET", f"{MAPS}/m")
     await served.until(lambda: served.http._stalled)
     (spared,) = served.http._stalled
-    one_bytes = served.http.unsent.total_bytes
+    one_bytes = served.http.unsent.total
     assert 1_000_000 < one_bytes < 2 << 20
-    served.http.unsent._limit_bytes = limit_bytes = 8 * one_bytes
+    served.http.unsent.limit = limit_bytes = 8 * one_bytes
     for _ in range(30):
         seen = len(served.http._stalled) + served.http.refused["unsent_bytes_max"]
         peer = await served.peer()
@@ -453,7 +511,7 @@ async def test_unread_answers_are_bounded_in_total_and_cost_whoever_holds_most(s
     for peer in served.peers:
         peer.writer.transport.abort()  # type: ignore[attr-defined]
     await served.until(lambda: not served.http._connections)
-    assert served.http.unsent.total_bytes == 0 and not served.http.unsent._by_user
+    assert served.http.unsent.total == 0 and not served.http.unsent._by_user
 
 
 async def test_a_reader_that_reads_a_little_now_and_then_does_not_keep_its_place_for_long(served: Served) -> None:

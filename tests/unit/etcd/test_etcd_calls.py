@@ -21,7 +21,7 @@ from minikube_py.etcd.errors import TOO_MANY
 from minikube_py.etcd.grpc_framing import Head, Messages, framed
 from minikube_py.http2.events import Stream
 from minikube_py.http2.frames import WINDOW_BYTES
-from minikube_py.ports.bodies import Bodies
+from minikube_py.ports.shares import Shares
 
 MESSAGE_MAX = 2 << 20
 SLOT_BYTES = 8
@@ -30,11 +30,11 @@ SIZES = st.sampled_from([0, 0, 0, 1, 2, 15, 16, 17, 48, 1_000, 70_000]) | st.int
 ANY_MESSAGE = SimpleNamespace(DESCRIPTOR=None, FromString=bytes)
 
 
-def call_of_stream(bytes_max: int) -> tuple[Call, list[int], Bodies, list[tuple[Any, ...]]]:
+def call_of_stream(bytes_max: int) -> tuple[Call, list[int], Shares[Call], list[tuple[Any, ...]]]:
     """A call whose method has taken nothing; the bytes that the client may send again, the account, the answers."""
     took: list[int] = []
     ended: list[tuple[Any, ...]] = []
-    bodies = Bodies(bytes_max)
+    bodies = Shares[Call](bytes_max)
     limits = SimpleNamespace(message_bytes_max=MESSAGE_MAX)
     connection: Any = SimpleNamespace(
         server=SimpleNamespace(limits=limits, bodies=bodies, left=lambda call: None),
@@ -43,6 +43,7 @@ def call_of_stream(bytes_max: int) -> tuple[Call, list[int], Bodies, list[tuple[
             send_headers=lambda stream, block, end: ended.append((block, end)),
         ),
         soon=lambda: None,
+        address="",
     )
 
     async def run(call: Call, requests: Any) -> None:
@@ -67,7 +68,7 @@ def test_what_is_held_is_counted_until_it_is_taken(sizes: list[int], cuts: list[
     for cut in itertools.cycle([max(cut, len(data) // 500) for cut in cuts]):
         call.received(data[at : at + cut], ended=False)
         at = min(at + cut, len(data))
-        assert object_bytes(call) <= bodies.held_bytes <= at + len(call._unread) * MESSAGE_COST_BYTES
+        assert object_bytes(call) <= bodies.total <= at + len(call._unread) * MESSAGE_COST_BYTES
         # The client may send more only while little waits.
         assert sum(took) == at or call._unread_bytes >= UNREAD_BYTES
         if at == len(data):
@@ -78,7 +79,7 @@ def test_what_is_held_is_counted_until_it_is_taken(sizes: list[int], cuts: list[
         return [len(each) async for each in call._requests()]
 
     assert run_virtually(take) == sizes
-    assert bodies.held_bytes == call._unread_bytes == 0 and sum(took) == len(data)
+    assert bodies.total == call._unread_bytes == 0 and sum(took) == len(data)
 
 
 @given(st.sampled_from([0, 1, 2, 40, 5_000]), st.sampled_from([0, 1_000, 100_000, 1 << 20]))
@@ -92,13 +93,13 @@ def test_messages_of_any_size_that_nobody_takes_are_stopped_by_the_window_or_by_
     while not call.over and sent + len(read) <= WINDOW_BYTES + sum(took):
         call.received(read, ended=False)
         sent += len(read)
-        assert bodies.held_bytes <= bytes_max
+        assert bodies.total <= bytes_max
         # No growth without end: the account or the window stops it.
         assert sent <= 2 * WINDOW_BYTES + UNREAD_BYTES
     if call.over:
-        assert len(ended) == 1 and bodies.held_bytes == 0 and not call._unread
+        assert len(ended) == 1 and bodies.total == 0 and not call._unread
     else:
-        assert object_bytes(call) <= bodies.held_bytes
+        assert object_bytes(call) <= bodies.total
     # What costs more as an object than in the window is stopped by a smaller account.
     assert call.over or bytes_max > UNREAD_BYTES
 
@@ -124,9 +125,9 @@ def test_an_incomplete_message_takes_its_bytes_whatever_its_pieces(piece_bytes: 
 def test_a_call_that_exceeds_the_account_says_so() -> None:
     call, _, bodies, ended = call_of_stream(10 * MESSAGE_COST_BYTES)
     call.received(framed(b"") * 10, ended=False)
-    assert not ended and bodies.held_bytes == 10 * MESSAGE_COST_BYTES
+    assert not ended and bodies.total == 10 * MESSAGE_COST_BYTES
     call.received(framed(b""), ended=False)
-    assert call.over and bodies.held_bytes == 0
+    assert call.over and bodies.total == 0
     ((block, is_end),) = ended
     assert is_end and str(int(StatusCode.RESOURCE_EXHAUSTED)).encode() in block
 
@@ -157,7 +158,7 @@ async def test_calls_that_end_before_their_task_begins_leave_nothing(begin: Any,
         call.route = Route(ANY_MESSAGE, True, coroutine_of_nobody)
         for step in (end, begin) if ended_first else (begin, end):
             step(call)
-        assert call.over and call._task is None and bodies.held_bytes == 0
+        assert call.over and call._task is None and bodies.total == 0
     assert len(left) == 1_000
     await asyncio.sleep(0)
     gc.collect()
