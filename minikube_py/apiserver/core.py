@@ -33,7 +33,7 @@ from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter, orphaning_told
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
-from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate_of, single_bytes, with_options
+from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, framed, negotiate_of, single_bytes, with_options
 from minikube_py.apiserver.health import Results
 from minikube_py.apiserver.inflight import InFlight, out_of_time, too_many, within
 from minikube_py.apiserver.limits import Limits
@@ -452,8 +452,9 @@ class ApiServer:
             if verb == "get":
                 check_segment(asked.name)
                 return await self.lister.get(asked, listed, form)
-            opened = self.lister.answer if verb == "list" else self.watching.open
-            return await opened(asked, listed, form)
+            if verb == "list":
+                return await self.lister.answer(asked, listed, form)
+            return framed(await self.watching.open(asked, listed, form), request)
         if verb == "update":
             options = write_options(request.query, "UpdateOptions", request.content_type)
             written = await self.writer.update(asked, request, options)

@@ -157,6 +157,15 @@ def finished(response: Response, request: Request, kind: Kind | None) -> Respons
     return response if request.pretty is None else presented(response, request.accept, request.pretty)
 
 
+def framed(response: Response, request: Request) -> Response:
+    """A watch or a log, over a WebSocket if the request asks for one."""
+    if request.head is None or "upgrade" not in request.head.headers:
+        return response
+    from minikube_py.apiserver import sockets
+
+    return sockets.over(response, request.head)
+
+
 def presented(response: Response, accept: str, pretty: bool) -> Response:
     """The response for a connection: JSON with a newline or indented, errors in YAML if accepted."""
     if response.pieces is not None and pretty:

@@ -6,6 +6,7 @@ Loaded on first use to keep startup fast: most servers never need these protocol
 from __future__ import annotations
 
 from minikube_py.apiserver.connecting import Connecting, MayCreate
+from minikube_py.apiserver.forms import framed
 from minikube_py.apiserver.logs import Logs, check_log_accepted
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.object_store import ObjectStore
@@ -27,7 +28,7 @@ class Inside:
         name = asked.subresource.name if asked.subresource is not None else ""
         if name == "log":
             check_log_accepted(request.accept)
-            return await self._logs.log(asked, request.query)
+            return framed(await self._logs.log(asked, request.query), request)
         if name == PROXY:
             return await self._proxying.proxy(asked, request)
         return await self._connecting.connect(asked, request, self._may_create)

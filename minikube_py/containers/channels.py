@@ -307,9 +307,14 @@ class WebSocket:
         self.unread.hold(-len(message))
         return message
 
+    async def pump(self) -> None:
+        """Drops what the client sends, until it closes. Raises: Malformed, ConnectionError."""
+        while await self.read():
+            pass
+
     async def write(self, data: bytes) -> None:
         """Raises: ConnectionError."""
-        message = TextMessage(data.decode("latin-1")) if self._text else BytesMessage(data)
+        message = TextMessage(data.decode()) if self._text else BytesMessage(data)
         await self._send(message)
 
     async def finish(self, wrong: str = "") -> None:

@@ -107,7 +107,7 @@ def asked_of(values: Callable[[str], list[str]]) -> Asked:
 def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: Sleep) -> Upgrade:
     """An upgrade for exec or attach. Raises: Refused."""
     if asked.is_socket:
-        protocol, headers = _socket(asked, _COMMAND_SOCKET)
+        protocol, headers = socket_of(asked, _COMMAND_SOCKET)
         coded = "base64" in protocol
 
         async def serve(duplex: Duplex) -> None:
@@ -116,7 +116,7 @@ def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: 
             # Confirms the connection to the client.
             first = "stdout" if wanted.stdout else "stderr" if wanted.stderr else "error"
             await channels[first].write(b"")
-            await _while_connected(numbered, _command(channels, wanted, argv, run, protocol))
+            await while_connected(numbered, _command(channels, wanted, argv, run, protocol))
 
         return Upgrade(headers, serve)
     version, headers = _spdy(asked, _COMMAND)
@@ -130,7 +130,7 @@ def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: 
             if channels is not None:
                 await _command(channels, wanted, argv, run, version)
 
-        await _while_connected(streams, work())
+        await while_connected(streams, work())
 
     return Upgrade(headers, serve_spdy)
 
@@ -200,7 +200,7 @@ def forward(asked: Asked, ports: Sequence[int], pod: str, uid: str, dial: Dial) 
         raise Refused(400, 'query parameter "port" is required' if not ports else 'port "0" must be > 0')
     if not tunnels and len(ports) > PORTS_MAX:
         raise Refused(400, f"more than {PORTS_MAX} ports were asked for, which is the limit")
-    protocol, headers = _socket(asked, _FORWARD_SOCKET)
+    protocol, headers = socket_of(asked, _FORWARD_SOCKET)
 
     async def serve(duplex: Duplex) -> None:
         if tunnels:
@@ -216,7 +216,7 @@ def forward(asked: Asked, ports: Sequence[int], pod: str, uid: str, dial: Dial) 
             _forward_one(numbered.channels[2 * at], numbered.channels[2 * at + 1], port, pod, uid, dial)
             for at, port in enumerate(ports)
         ]
-        await _while_connected(numbered, _all(pairs))
+        await while_connected(numbered, _all(pairs))
 
     return Upgrade(headers, serve)
 
@@ -241,7 +241,7 @@ async def _forward_spdy(duplex: Duplex, pod: str, uid: str, dial: Dial, unread: 
                     del waiting[request]
                     group.create_task(_forward_one(pair["data"], pair["error"], int(port), pod, uid, dial))
 
-    return await _while_connected(streams, work())
+    return await while_connected(streams, work())
 
 
 async def _forward_one(data: Channel, error: Channel, port: int, pod: str, uid: str, dial: Dial) -> None:
@@ -278,7 +278,7 @@ async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
 # --- connections ----------------------------------------------------------------------------------------------------
 
 
-async def _while_connected(streams: SpdyChannels | NumberedChannels, work: Coroutine[Any, Any, None]) -> str:
+async def while_connected(streams: SpdyChannels | NumberedChannels | WebSocket, work: Coroutine[Any, Any, None]) -> str:
     """Runs until done, disconnected, or a protocol error, which it returns."""
     tasks = [asyncio.ensure_future(streams.pump()), asyncio.ensure_future(work)]
     try:
@@ -311,8 +311,8 @@ def _spdy(asked: Asked, served: Sequence[str]) -> tuple[str, dict[str, str]]:
     return version, {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", _VERSION: version}
 
 
-def _socket(asked: Asked, served: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Raises: Refused."""
+def socket_of(asked: Asked, served: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The first protocol that is served, and the headers that upgrade to it. Raises: Refused."""
     if asked.socket_version != "13" or not asked.socket_key:
         raise Refused(400, "not websocket protocol", {"Sec-WebSocket-Version": "13"})
     protocol = next((each for each in asked.socket_protocols or ("",) if each in served), None)

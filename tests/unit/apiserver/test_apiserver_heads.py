@@ -1,14 +1,19 @@
 # ruff: noqa: E501
-"""What only the head of a request says: a token among subprotocols, a deadline. Expected values: answers of
+"""What only the head of a request says: a token among subprotocols, a deadline, a watch over a WebSocket. Expected values: answers of
 kube-apiserver 1.36."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 
 import pytest
-from api_core import MAPS, MERGE, PODS, Core, pod
+from api_core import MAPS, MERGE, PODS, Core, config_map, pod
+from patience import patience
+from wsproto.connection import Connection as WebSocketFrames
+from wsproto.connection import ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, TextMessage
 
 from minikube_py.apiserver.asking import answer_of
 from minikube_py.apiserver.auth import ADMIN, ANONYMOUS
@@ -16,6 +21,7 @@ from minikube_py.apiserver.http1 import Head, RequestReader
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.rules import User
+from minikube_py.containers.remote import Upgrade
 
 SOCKET = {
     "Connection": "keep-alive, Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
@@ -142,3 +148,109 @@ async def test_a_request_ends_when_its_client_said(core: Core) -> None:
 async def hung(*given: object) -> Response:
     await asyncio.Event().wait()
     raise AssertionError
+
+
+# --- watches and logs over WebSockets -------------------------------------------------------------------------------
+
+
+class Client:
+    """The other end of an upgraded connection: frames as they are sent; says nothing until `close`."""
+
+    def __init__(self) -> None:
+        self.frames = WebSocketFrames(ConnectionType.CLIENT)
+        self.sent: list[TextMessage | BytesMessage | CloseConnection] = []
+        self.news = asyncio.Event()
+        self._closing = asyncio.Event()
+
+    async def read(self) -> bytes:
+        await self._closing.wait()
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        self.frames.receive_data(data)
+        self.sent += [each for each in self.frames.events() if isinstance(each, (TextMessage, BytesMessage, CloseConnection))]
+        self.news.set()
+
+    def close(self) -> None:
+        self._closing.set()
+
+    async def texts(self, count: int) -> list[str]:
+        async with patience():
+            while len(self.sent) < count:
+                self.news.clear()
+                await self.news.wait()
+        return [each.data for each in self.sent[:count] if isinstance(each, TextMessage)]
+
+
+async def opened(core: Core, target: str, *headers: tuple[str, str]) -> Response:
+    given = [*SOCKET.items(), ("Authorization", "Bearer admin-token"), *headers]
+    names = {name for name, _ in headers}
+    return await answer_of(core.api, head("GET", target, *(each for each in given if each[0] not in names or each in headers)), b"")
+
+
+@pytest.mark.parametrize("protocol", [(), (("Sec-WebSocket-Protocol", "base64.binary.k8s.io"),)])
+async def test_a_watch_over_a_websocket_is_one_frame_an_event(core: Core, protocol: tuple[tuple[str, str], ...]) -> None:
+    await core.done("POST", MAPS, config_map("a", x="é"))
+    answer = await opened(core, f"{MAPS}?watch=1", *protocol)
+    assert answer.upgrade is not None, answer.body
+    assert answer.upgrade.headers.get("Sec-WebSocket-Protocol") == (protocol[0][1] if protocol else None)
+    client = Client()
+    serving = asyncio.create_task(_serve(answer.upgrade, client))
+    await client.texts(1)
+    await core.done("POST", MAPS, config_map("b"))
+    events = [json.loads(each) for each in await client.texts(2)]
+    assert [(each["type"], each["object"]["metadata"]["name"]) for each in events] == [("ADDED", "a"), ("ADDED", "b")]
+    assert events[0]["object"]["data"] == {"x": "é"}
+    streams = [each.streams for each in core.api.watching.broadcasters.values()]
+    client.close()
+    async with patience():
+        await serving
+    assert sum(streams) == sum(each.streams for each in core.api.watching.broadcasters.values()) + 1
+
+
+async def test_a_watch_over_a_websocket_ends_with_a_close_frame(core: Core) -> None:
+    answer = await opened(core, f"{MAPS}?watch=1")
+    client = Client()
+    assert answer.upgrade is not None
+    serving = asyncio.create_task(_serve(answer.upgrade, client))
+    core.api.watching.finish_all()
+    async with patience():
+        await serving
+    assert [type(each) for each in client.sent] == [CloseConnection]
+
+
+async def _serve(upgrade: Upgrade, client: Client) -> None:
+    await upgrade.serve(client)
+
+
+@pytest.mark.parametrize(("headers", "code"), [
+    ((("Origin", ""),), 403), ((("Origin", "null"),), 403), ((("Origin", "/x"),), 101), ((("Sec-WebSocket-Version", "8"),), 400),
+    ((("Sec-WebSocket-Protocol", "a, b"),), 400), ((("Upgrade", "other"),), 200), ((("Sec-WebSocket-Key", ""),), 400),
+])  # fmt: skip
+async def test_what_no_page_would_send_opens_no_watch(core: Core, headers: tuple[tuple[str, str], ...], code: int) -> None:
+    answer = await opened(core, f"{MAPS}?watch=1", *headers)
+    assert answer.status == code
+    assert core.api.watching.streams() == (answer.stream is not None or answer.upgrade is not None)
+    if answer.stream is not None:
+        answer.stream.close()
+    assert (await opened(core, MAPS)).status == 200, "lists are not sent in frames"
+
+
+@pytest.mark.parametrize(("protocol", "taken"), [("", True), ("binary.k8s.io", True), ("base64.binary.k8s.io", True), ("v4.channel.k8s.io", False)])
+async def test_a_log_over_a_websocket(core: Core, protocol: str, taken: bool) -> None:
+    made = pod("p", "n")
+    made["spec"]["containers"][0]["command"] = ["echo", "hi"]
+    state = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "containerID": "c://1", "state": {"running": {}}}
+    await core.done("POST", PODS, made)
+    await core.done("PATCH", f"{PODS}/p/status", {"status": {"phase": "Running", "containerStatuses": [state]}}, MERGE)
+    given = (("Sec-WebSocket-Protocol", protocol),) if protocol else ()
+    for follow in ("", "?follow=1"):
+        answer = await opened(core, f"{PODS}/p/log{follow}", *given, ("Origin", ""))
+        assert (answer.upgrade is not None) == taken and answer.status == (101 if taken else 403)
+        if answer.upgrade is None:
+            continue
+        client = Client()
+        async with patience():
+            await answer.upgrade.serve(client)
+        said = [each.data for each in client.sent if isinstance(each, (TextMessage, BytesMessage))]
+        assert said == (["", "aGkK"] if "base64" in protocol else [b"", b"hi\n"]) and isinstance(client.sent[-1], CloseConnection)
