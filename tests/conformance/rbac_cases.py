@@ -23,8 +23,8 @@ _ASKED = ("pods", "deployments", "configmaps", "roles", "*", "")
 _SUBS = ("", "", "", "status", "scale", "*")
 _NAMES = ("", "one", "two", "*")
 _PATHS = ("/", "/metrics", "/x", "/x/*", "/x/y", "*", "/y*", "/z**", "/healthz", "")
-USERS = ("ann", "bob", "cy", "system:serviceaccount:ruled-a:robot", "system:serviceaccount:ruled-b:robot", "nobody", "system:anonymous")
-GROUPS = ("writers", "readers", "system:serviceaccounts", "system:serviceaccounts:ruled-a", "system:authenticated", "system:unauthenticated", "system:masters")
+USERS = ("ann", "bob", "writers", "cy", "system:serviceaccount:ruled-a:robot", "system:serviceaccount:ruled-b:robot", "nobody", "system:anonymous")
+GROUPS = ("writers", "ann", "readers", "system:serviceaccounts", "system:serviceaccounts:ruled-a", "system:authenticated", "system:unauthenticated", "system:masters")
 ROLES = tuple(f"drawn-{i}" for i in range(10))
 
 
@@ -49,7 +49,7 @@ class Drawn:
         if kind == "User":
             return {"kind": kind, "name": self._rng.choice(USERS)}
         if kind == "Group":
-            return {"kind": kind, "name": self._rng.choice(GROUPS[:4])}
+            return {"kind": kind, "name": self._rng.choice(GROUPS[:5])}
         namespace = self._rng.choice((*NAMESPACES, "") if namespaced else NAMESPACES)
         return {"kind": kind, "name": "robot"} | ({"namespace": namespace} if namespace else {})
 

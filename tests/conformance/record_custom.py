@@ -25,6 +25,7 @@ import custom_apply_cases  # noqa: E402
 import custom_cases  # noqa: E402
 import custom_rule_cases  # noqa: E402
 import custom_schema_cases  # noqa: E402
+import custom_value_cases  # noqa: E402
 import custom_version_cases  # noqa: E402
 import upstream  # noqa: E402
 from custom_cases import Case, seen, warning_texts  # noqa: E402
@@ -33,7 +34,7 @@ DATA = Path(__file__).parent / "data"
 WAIT_S = 30
 CASES = {
     "applies": custom_apply_cases.cases, "resources": custom_cases.cases, "rules": custom_rule_cases.cases,
-    "schemas": custom_schema_cases.cases, "versions": custom_version_cases.cases,
+    "schemas": custom_schema_cases.cases, "values": custom_value_cases.cases, "versions": custom_version_cases.cases,
 }  # fmt: skip
 
 

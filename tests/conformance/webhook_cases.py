@@ -77,6 +77,9 @@ def _orders() -> Iterator[Case]:
         case = f"again-{policy.lower()}"
         hooks = (("m", "count", {"reinvocationPolicy": policy}), ("m", "label", {}), ("m", "label-again", {"reinvocationPolicy": policy}))
         yield Case(case, hooks, (_create(case),))
+    # By the names of their configurations, whichever was made first: the later one is sent what the earlier one added.
+    yield Case("ordered-b", (("m", "label-again", {}),), ())
+    yield Case("ordered-a", (("m", "label", {"objectSelector": {"matchLabels": {"case": "ordered-b"}}}),), (_create("ordered-b"),))
     yield Case("allows-then-denies", (("m", "allow", {"reinvocationPolicy": "IfNeeded"}), ("m", "deny", {})), (_create("allows-then-denies"),))
     yield Case("dry", (("m", "label", {"sideEffects": "NoneOnDryRun"}), ("v", "warns", {})), (_create("dry", "?dryRun=All"), _create("dry", "?dryRun=All&fieldManager=f&fieldValidation=Strict"),))
     yield Case("reviews-v1beta1", (("m", "label", {"admissionReviewVersions": ["v2", "v1beta1", "v1"]}), ("v", "allow", {"admissionReviewVersions": ["v1beta1"]})), (_create("reviews-v1beta1"),))

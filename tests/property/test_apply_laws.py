@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from test_api_typed import objects
 
 from minikube_py.api.apply import typed
+from minikube_py.api.apply.managed_fields import UPDATE_MANAGERS_MAX, Sender, field_manager
 from minikube_py.api.apply.path_set import PathSet
 from minikube_py.api.apply.types import Ref, message_type
 from minikube_py.api.apply.updater import Conflicts, Managers, Typed, Updater
+from minikube_py.api.kinds.core import CONFIGMAPS
 from minikube_py.api.schema import SCHEMA
 
 MESSAGES = ("core/v1.Pod", "core/v1.Service", "core/v1.ConfigMap", "apps/v1.Deployment", "core/v1.Node")
@@ -130,6 +132,42 @@ def test_a_removal_takes_what_only_its_sender_owned(drawn: tuple[Ref, list[Any]]
     live, managers = applied(live, ref, managers, {}, "me")
     assert "me" not in managers
     assert all(_is_empty(other, path) for path in typed.compare(before, live, ref).removed & kept)
+
+
+@CALM
+@given(configs(3))
+def test_a_plain_write_owns_what_it_changed_and_nobody_owns_what_is_gone(drawn: tuple[Ref, list[Any]]) -> None:
+    ref, (before, *written) = drawn
+    live, managers = applied(None, ref, {}, before, "other")
+    for new in written:
+        changes = typed.compare(live, new, ref)
+        managers = UPDATER.update(Typed(live, ref), Typed(new, ref), V, managers, "me")
+        live = new
+        mine = managers["me"].fields if "me" in managers else PathSet()
+        assert not (changes.added | changes.modified) - mine
+        assert not any(owned.fields & changes.removed for owned in managers.values())
+
+
+@CALM
+@given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3)), max_size=40))
+def test_of_many_plain_writers_the_latest_keep_their_names(writes: list[tuple[int, int]]) -> None:
+    """Each writes a field of its own, some seconds after the one before; no field is lost."""
+    manager, live, now_s = field_manager(CONFIGMAPS), None, 0.0
+    data: dict[str, str] = {}
+    since: dict[int, float] = {}
+    for number, (writer, later_s) in enumerate(writes):
+        now_s += 1 + later_s
+        data = {**data, f"w{writer}": str(number)}
+        new: dict[str, Any] = {"metadata": dict((live or {"metadata": {}})["metadata"]), "data": data}
+        manager.update(live, new, Sender(f"m{writer}", wall_s=now_s))
+        live = new
+        since[writer] = now_s
+    entries = live["metadata"]["managedFields"] if live is not None else []
+    assert len(entries) <= UPDATE_MANAGERS_MAX
+    latest = sorted(since, key=lambda writer: since[writer])[-(UPDATE_MANAGERS_MAX - 1) :]
+    assert {f"m{writer}" for writer in latest} <= {each["manager"] for each in entries}
+    fields = [name for each in entries for name in each["fieldsV1"]["f:data"] if name != "."]
+    assert sorted(fields) == sorted(f"f:{name}" for name in data)
 
 
 @CALM

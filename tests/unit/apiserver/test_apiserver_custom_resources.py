@@ -19,13 +19,14 @@ sys.path.insert(0, str(CONFORMANCE))
 import custom_apply_cases  # noqa: E402
 import custom_rule_cases  # noqa: E402
 import custom_schema_cases  # noqa: E402
+import custom_value_cases  # noqa: E402
 import custom_version_cases  # noqa: E402
 import custom_write_cases  # noqa: E402
 from custom_cases import DEFINITIONS, GROUP, OBJECTS, Case, cases, definition, of, seen, thing, warning_texts  # noqa: E402
 
 SUITES = {
     "applies": custom_apply_cases.cases, "resources": cases, "rules": custom_rule_cases.cases,
-    "schemas": custom_schema_cases.cases, "versions": custom_version_cases.cases,
+    "schemas": custom_schema_cases.cases, "values": custom_value_cases.cases, "versions": custom_version_cases.cases,
 }  # fmt: skip
 ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 GAUGES = f"{OBJECTS}/gauges"
