@@ -507,4 +507,4 @@ FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "refused": (Refused, {}),
     "reasons": (Reasons, {}),
 }
-"""By name: the class and its options."""
+"""By name: the class and its options. tests/unit/lab_study/test_compiled_fronts.py names those without loops."""
