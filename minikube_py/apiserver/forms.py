@@ -51,6 +51,7 @@ class Form(NamedTuple):
 
 
 PLAIN: Final = Form()
+_TRANSFORMS: Final = frozenset(("as", "g", "v"))
 
 
 class _Accepted(NamedTuple):
@@ -77,10 +78,10 @@ def _form_of(accepted: _Accepted) -> Form | None:
     media_type, params = accepted
     if media_type in ("*/*", "application/*"):
         media_type = JSON
-    if media_type not in SERVED or params.get("stream", "watch") != "watch":
+    if media_type not in SERVED or (params.get("stream") or "watch") != "watch":
         return None
     kind, group, version = params.get("as", ""), params.get("g", ""), params.get("v", "")
-    if not kind:
+    if not _TRANSFORMS & params.keys():
         return Form(media_type=media_type)
     if group != META_GROUP or version not in ("v1", "v1beta1"):
         return None
@@ -204,7 +205,7 @@ def refusal_form(accept: str) -> str:
 
     Source: apiserver `pkg/endpoints/handlers/responsewriters/writers.go` (WriteObjectNegotiated)."""
     for candidate in split_accept(accept):
-        if not {"as", "stream"} & candidate.params.keys() and (form := _form_of(candidate)) is not None:
+        if not _TRANSFORMS & candidate.params.keys() and (form := _form_of(candidate)) is not None:
             return form.media_type
     return ""
 

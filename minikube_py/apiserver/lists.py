@@ -57,6 +57,7 @@ from minikube_py.fields.text import value_text
 from minikube_py.mvcc.types import KeyValue, RangeRequest, prefix_end
 
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9_\r\n-]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WHOLE: Final = re.compile("-?(?:0|[1-9][0-9]{0,18})")
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"
 _INCONSISTENT_CONTINUE: Final = (
@@ -116,7 +117,8 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
         if number != whole or not isinstance(item, str) or (number and not _is_int64(item)):
             wanted = "int64" if whole else "string"
             raise bad_request(into.format(told) + f"struct field continueToken.{name.lower()} of type {wanted}")
-        fields[name.lower()] = int(item) if number else item
+        # As Go reads what is no text.
+        fields[name.lower()] = int(item) if number else _SURROGATE.sub("\ufffd", item)
     if fields["v"] != _TOKEN_VERSION:
         raise bad_request(f"{what}: server does not recognize this encoded version {fields['v']}")
     revision, start = fields["rv"], fields["start"]
@@ -127,7 +129,7 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     relative = start.lstrip("/")
     if any(part == ".." for part in relative.split("/")):
         raise bad_request(f"{what}: {start}")
-    return revision, prefix + relative.encode("utf-8", "surrogatepass")
+    return revision, prefix + relative.encode()
 
 
 FieldRow = tuple[int | str | None, ...]

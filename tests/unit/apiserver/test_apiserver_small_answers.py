@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from api_core import MAPS, MERGE, PODS, Core, pod
 from patience import until
 
 from minikube_py.api.patch import JSON_PATCH, STRATEGIC_MERGE_PATCH
+from minikube_py.apiserver.forms import presented
+from minikube_py.apiserver.messages import Response
 from minikube_py.client.transport import JSON
 
 Json = dict[str, Any]
@@ -89,6 +92,32 @@ async def test_custom_resources_are_not_behind_go_restful(core: Core) -> None:
     for path in ("/api/v1/pods", "/api/v1"):
         assert (await core.respond("GET", path, accept="application/*")).status == 406
         assert (await core.respond("GET", path, accept="application/json;q=0")).status == 200
+
+
+@pytest.mark.parametrize("start", [r"\ud800", r"a\ud800b", r"\udc00\ud800", "\xff", r"/\ud800/\ud800"])
+@pytest.mark.parametrize("revision", [-1, 1, 1 << 40])
+async def test_a_continue_token_of_no_text_is_read_as_go_reads_it(core: Core, start: str, revision: int) -> None:
+    """U+FFFD for what is no character, as encoding/json; revision 1 is compacted."""
+    for name in ("a", "b"):
+        await core.done("POST", MAPS, {"metadata": {"name": name}})
+    _, newest = await core.member.storage.get(b"x")
+    await core.member.storage.compact(newest)
+    text = b'{"v":"meta.k8s.io/v1","rv":%d,"start":"%b"}' % (revision, start.encode("latin-1"))
+    answer = await core.respond("GET", f"{MAPS}?limit=1&continue={base64.urlsafe_b64encode(text).decode().rstrip('=')}")
+    assert answer.status == {-1: 200, 1: 410, 1 << 40: 504}[revision], answer.body
+    wrong = base64.urlsafe_b64encode(rb'{"v":"\ud800","rv":1,"start":"a"}').decode().rstrip("=")
+    code, told = await core.ask("GET", f"{MAPS}?limit=1&continue={wrong}")
+    assert code == 400 and told["message"].endswith("server does not recognize this encoded version \ufffd")
+
+
+@pytest.mark.parametrize(("accept", "compact"), [
+    ("application/json;stream=watch", True), ("application/json;stream=", True), ("application/json", True),
+    ("application/json;stream=other", False), ("application/json;g=x", False),
+    ("application/json" + TABLE, False), ("application/json;as=", False),
+])  # fmt: skip
+async def test_an_error_is_compact_where_its_own_form_is_accepted(accept: str, compact: bool) -> None:
+    found = presented(Response(404, b'{"kind":"Status"}'), accept, False)
+    assert found.body == (b'{"kind":"Status"}\n' if compact else b'{\n  "kind": "Status"\n}')
 
 
 async def test_wrong_options_of_a_watch_come_before_its_form(core: Core) -> None:
