@@ -149,6 +149,10 @@ judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme on upstream's s
 test-cmd: $(BIN)/.installed-dev  ## ON=ours|upstream Kubernetes' own test-cmd with the real kubectl, function by function (needs Go)
 	@$(BIN)/python tests/conformance/judge_test_cmd.py --on $(ON) --write
 
+.PHONY: judge-e2e
+judge-e2e: $(BIN)/.installed-dev  ## Kubernetes' own end-to-end tests that pass here, or FOCUS=regex of all (needs Go; they are built at first, for many minutes)
+	@$(BIN)/python tests/conformance/judge_e2e.py --focus '$(FOCUS)'
+
 .PHONY: judge-helm
 judge-helm: $(BIN)/.installed-dev  ## helm and kustomize on upstream's control plane and on ours, output by output (needs Go; helm is built at first)
 	@$(BIN)/python tests/conformance/judge_helm.py

@@ -94,6 +94,7 @@ PROGRAMS: Mapping[str, Program] = {
         Program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdctl/v3", ETCD),
         Program("etcdutl", "go.etcd.io/etcd/etcdutl/v3", "go.etcd.io/etcd/etcdutl/v3", ETCD),
         Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", KWOK),
+        Program("e2e.test", "k8s.io/kubernetes/test/e2e", "k8s.io/kubernetes", KUBERNETES, test=True, by_name=True),
         Program("sample-apiserver", "k8s.io/sample-apiserver", "k8s.io/sample-apiserver", STAGING, by_name=True),
         *map(kubernetes_program, ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")),
     )
