@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Kubernetes' own e2e.test, as it is, against ours, or against any cluster.
 
     python tests/conformance/judge_e2e.py [--focus REGEX] [--skip REGEX] [--kubeconfig FILE] [--logs FOLDER] [--write]

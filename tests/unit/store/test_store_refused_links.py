@@ -34,14 +34,16 @@ async def connecting(*hosts: str) -> Unavailable:
         return raised.value
 
 
-def test_a_name_whose_addresses_all_refuse_has_nobody_there() -> None:
+@pytest.mark.real_time("what asyncio says of real sockets")
+async def test_a_name_whose_addresses_all_refuse_has_nobody_there() -> None:
     for hosts in (("127.0.0.1",), ("127.0.0.1", "127.0.0.2"), ("127.0.0.1", "127.0.0.2", "127.0.0.3")):
-        assert is_refusal(asyncio.run(connecting(*hosts)).__cause__), hosts
+        assert is_refusal((await connecting(*hosts)).__cause__), hosts
 
 
-def test_one_address_without_an_answer_leaves_it_open() -> None:
+@pytest.mark.real_time("what asyncio says of real sockets")
+async def test_one_address_without_an_answer_leaves_it_open() -> None:
     """The process may listen there, and there alone."""
-    error = asyncio.run(connecting("127.0.0.1", "255.255.255.255"))
+    error = await connecting("127.0.0.1", "255.255.255.255")
     assert REFUSED in str(error.__cause__) and not is_refusal(error.__cause__)
 
 
