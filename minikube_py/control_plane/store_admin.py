@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -184,8 +184,9 @@ class StoreAdmin:
         return _named(list(reports.values()), known)
 
     async def hashes(self, revision: int = 0) -> list[MemberHash]:
-        """Of each member at one revision, by default the latest that all answering members have. Raises: Unavailable if
-        none answers, RequestError if they do not all have that revision."""
+        """Of each member at one revision, by default the latest that all answering members have; see `compared`.
+
+        Raises: Unavailable if none answers, RequestError if they do not all have that revision."""
         for attempt in range(HASH_ATTEMPTS):
             reports = [report for report in await self.status() if not report.expected]
             there = [report for report in reports if report.status is not None]
@@ -195,7 +196,7 @@ class StoreAdmin:
             hashes = await asyncio.gather(*(self._hash(report, at) for report in reports))
             gone = [each for each in hashes if each.error and each.hash is None and each.revision]
             if revision or not gone or attempt == HASH_ATTEMPTS - 1:
-                return list(hashes)
+                return compared(reports, hashes)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def find(self, name_or_id: str) -> dict[str, Any]:
@@ -352,6 +353,23 @@ class StoreAdmin:
     @staticmethod
     def _text(address: tuple[str, int]) -> str:
         return join_address(*address)
+
+
+def compared(reports: Sequence[MemberReport], hashes: Iterable[MemberHash]) -> list[MemberHash]:
+    """The hashes, without those of members that lack what others have: a later entry never comes to an earlier
+    revision, so whoever has applied as much as another, and is at an earlier one, differs at any revision."""
+    found = []
+    there = [(each.status["applied"], each.status["revision"], each.name) for each in reports if each.status]
+    for report, each in zip(reports, hashes, strict=True):
+        own = (report.status["applied"], report.status["revision"]) if report.status else (0, 0)
+        ahead = [other for other in there if report.status and other[0] <= own[0] and other[1] > own[1]]
+        if ahead:
+            entry, revision, name = max(ahead)
+            at = f"at revision {own[1]:,} after entry {own[0]:,}"
+            why = f"it is {at}, but {name} was at {revision:,} after entry {entry:,}: they have diverged"
+            each = MemberHash(report.address, report.name, own[1], error=why)
+        found.append(each)
+    return found
 
 
 def leader_of(reports: list[MemberReport]) -> int | None:

@@ -30,6 +30,7 @@ from minikube_py.raft.configuration import ChangeRefused, Configuration, NodeId
 from minikube_py.raft.message import Entry, LogIndex, Term
 from minikube_py.raft.node import Raft
 from minikube_py.raft.ready import ProposalDropped
+from minikube_py.store.hash_check import Revisions
 from minikube_py.store.membership import Member, MemberChange, Membership
 from minikube_py.store.releases import EntryCheck, Refusals, Releases, applied_change
 from minikube_py.store.replica_config import ReplicaConfig
@@ -82,6 +83,7 @@ class Applying:
         self.lease_listener: Callable[[LeaseResult], None] | None = None
         self.refusals = Refusals()
         self.applied_entries = 0
+        self.revisions = Revisions()
         self.leading = Term(0)
         """The term in which this member leads, 0 while it does not."""
         self.failure = ""
@@ -166,6 +168,9 @@ class Applying:
         waiting = self._waiting
         state = self.state
         apply, prepare = state.apply, state.ahead.prepare
+        if entries:
+            self.revisions.begin(state, entries[0].index - 1)
+        revision = state.revision
         outcomes: list[tuple[Reply, Result | None, MinikubeError | None]] = []
         made_ready = state.ahead.ready is not None
         if made_ready:
@@ -202,6 +207,9 @@ class Applying:
                 refusal = error
             except Exception as error:
                 raise Failed(f"cannot apply entry {index}: {describe(error)}") from error
+            if state.revision != revision:
+                revision = state.revision
+                self.revisions.changed(index, revision)
             if state.last_lease is not None and self.lease_listener is not None:
                 self.lease_listener(state.last_lease)
             if reply is not None:

@@ -1,4 +1,5 @@
-"""Consistency check of members: the leader regularly compares hashes of all keys at one revision.
+"""Consistency check of members: the leader regularly compares hashes of all keys at one revision, and the revisions
+that one entry of the log came to.
 
 If a majority of the voters agrees, an alarm names the member that differs and it stops serving. If none does, an alarm
 blocks all writes. Both need a second comparison, at a later revision, with the same result. Hashes are taken in slices
@@ -7,7 +8,9 @@ beside other work; messages may be lost, and the next comparison asks again."""
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import hashlib
+import weakref
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,11 +23,17 @@ from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
 
 if TYPE_CHECKING:
+    from minikube_py.mvcc.state import StateMachine
     from minikube_py.store.member import StoreMember
 
 ANSWER_S: Final = 30.0
 LOOK_S: Final = 0.25
 ASKED, SAID = 1, 2
+COUNT_BITS: Final = 20
+"""A question's number is the asker's last applied entry, then its count in this many bits. Earlier releases only count:
+their questions name entry 0, and are about the revision alone."""
+RECORDED_MAX: Final = 8192
+"""The latest changes of the revision of which a member knows the entry."""
 
 
 class Verdict(NamedTuple):
@@ -32,6 +41,30 @@ class Verdict(NamedTuple):
 
     odd: tuple[int, ...] = ()
     split: bool = False
+
+
+class Revisions:
+    """Which revision the latest entries came to in `state`."""
+
+    def __init__(self) -> None:
+        self._changes: deque[tuple[int, int]] = deque(maxlen=RECORDED_MAX)
+        self._state: Callable[[], StateMachine | None] = lambda: None
+
+    def begin(self, state: StateMachine, applied: int) -> None:
+        """Before the entry after `applied`; a snapshot may have replaced the state."""
+        if self._state() is not state:
+            self._state = weakref.ref(state)
+            self._changes.clear()
+            self.changed(applied, state.revision)
+
+    def changed(self, entry: int, revision: int) -> None:
+        self._changes.append((entry, revision))
+
+    def after(self, state: StateMachine, entry: int) -> int | None:
+        """The revision after an applied entry; None: it was too long ago."""
+        if self._state() is not state:
+            return None
+        return next((revision for index, revision in reversed(self._changes) if index <= entry), None)
 
 
 def judge(hashes: Mapping[int, int], voters: frozenset[NodeId]) -> Verdict:
@@ -56,6 +89,8 @@ class HashCheck:
         self._answering: asyncio.Task[None] | None = None
         self.checks = 0
         self.mismatches = 0
+        self.difference = ""
+        """What the latest comparison of this leader found."""
 
     async def run(self) -> None:
         member = self._member
@@ -88,7 +123,7 @@ class HashCheck:
     async def _compare(self) -> Verdict:
         member = self._member
         self.checks += 1
-        self._number += 1
+        self._number = int(member.raft.log.applied) << COUNT_BITS | self.checks % (1 << COUNT_BITS)
         hashes: dict[int, int] = {}
         self._hashes = hashes
         configuration = member.raft.configuration
@@ -103,11 +138,12 @@ class HashCheck:
         if own is None or not member.replica.leading:
             return Verdict()
         hashes[member.member_id] = own
-        verdict = judge(hashes, frozenset(configuration.voters))
+        verdict, self.difference = judge(hashes, frozenset(configuration.voters)), ""
         if verdict != Verdict():
             self.mismatches += 1
             said = ", ".join(f"{id:x}: {digest:016x}" for id, digest in sorted(hashes.items()))
-            member.say(f"members hold different data at revision {revision}: {said}")
+            self.difference = f"members hold different data at revision {revision}: {said}"
+            member.say(self.difference)
         return verdict
 
     def _act(self, verdict: Verdict) -> None:
@@ -115,13 +151,33 @@ class HashCheck:
             self._propose(SetAlarm(True, member, CORRUPT))
 
     async def _answer(self, to: NodeId, number: int, revision: int) -> None:
-        """A lagging member answers when it has applied that revision."""
-        member = self._member
+        """A lagging member answers when it has applied that entry, or that revision."""
+        member, entry = self._member, number >> COUNT_BITS
         until_s = member.clock.monotonic_s() + ANSWER_S
-        while member.state.revision < revision and member.clock.monotonic_s() < until_s:
+        while not self._has(entry, revision) and member.clock.monotonic_s() < until_s:
             await member.clock.sleep(LOOK_S)
-        if (digest := await self._hash(revision)) is not None:
+        if not self._has(entry, revision):
+            return
+        own = self._after(entry, revision)
+        digest = await self._hash(revision) if own == revision else _hash_of_revision(own)
+        if digest is not None:
             member.tell(to, msgpack.packb((SAID, number, digest)))
+
+    def _has(self, entry: int, revision: int) -> bool:
+        member = self._member
+        return bool(member.raft.log.applied >= entry if entry > 0 else member.state.revision >= revision)
+
+    def _after(self, entry: int, revision: int) -> int:
+        """The revision that the applied entry came to here; if nobody knows that any more, the asker's, unless this
+        member is behind it even now."""
+        member = self._member
+        if entry <= 0:
+            return revision
+        own = member.state.revision
+        if member.raft.log.applied == entry:
+            return own
+        known = member.replica.revisions.after(member.state, entry)
+        return min(own, revision) if known is None else known
 
     async def _hash(self, revision: int) -> int | None:
         """None: compacted, or not applied here yet."""
@@ -130,6 +186,11 @@ class HashCheck:
             return await member.hash(revision, rows=False)
         except MinikubeError:
             return None
+
+
+def _hash_of_revision(revision: int) -> int:
+    """Of a member whose revision is another: equal for those that are alike, and not for others."""
+    return int.from_bytes(hashlib.blake2b(b"%d" % revision, digest_size=8).digest(), "big")
 
 
 def _two(arguments: list[Any]) -> list[int]:

@@ -50,7 +50,13 @@ def status_of(member: StoreMember) -> dict[str, Any]:
         "reserve_bytes": member.room.reserve_bytes,
         "shortage": member.room.shortage,
         "snapshot_failure": member.snapshotter.retry.failure,
-        "warnings": [*replica.files.warnings, *_apart(member), *replica.refusals.told(), *_strange(member)],
+        "warnings": [
+            *replica.files.warnings,
+            *_apart(member),
+            *replica.refusals.told(),
+            *_strange(member),
+            *_different(member),
+        ],
     }
 
 
@@ -115,6 +121,11 @@ def _strange(member: StoreMember) -> list[str]:
     if not member.membership.agrees(member.raft.configuration):
         texts.append("the record of members differs from those that vote: an edited entry changed only one of the two")
     return texts
+
+
+def _different(member: StoreMember) -> list[str]:
+    found = member.upkeep.hash_check.difference
+    return [f"{found}; see `minikube-py store hash`"] if found and member.replica.leading else []
 
 
 def _lag_entries(member: StoreMember) -> int:

@@ -48,7 +48,8 @@ class Noted:
             tell=SimpleNamespace(in_vain=0, last=""), transfer=self.note("transfer"), waiting=0,
         )  # fmt: skip
         self.raft: Any = SimpleNamespace(
-            leader=NodeId(1), configuration=SimpleNamespace(voters=frozenset((NodeId(1),))), status=lambda: None
+            leader=NodeId(1), configuration=SimpleNamespace(voters=frozenset((NodeId(1),))), status=lambda: None,
+            log=SimpleNamespace(applied=0),
         )
         self.room: Any = SimpleNamespace(shortage="", look=lambda *_: None)
         self.lessor: Any = SimpleNamespace(expired=list)

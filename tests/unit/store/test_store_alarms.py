@@ -37,7 +37,7 @@ from minikube_py.mvcc.types import (
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.alarming import stands_aside
 from minikube_py.store.folder import FolderLost
-from minikube_py.store.hash_check import Verdict, judge
+from minikube_py.store.hash_check import Revisions, Verdict, judge
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member import StoreMember
 from minikube_py.store.spare import SPARE_NAME, Spare
@@ -441,6 +441,68 @@ async def test_a_member_whose_state_was_changed_stands_aside_and_stays_so(tmp_pa
         await net.members.pop(id).stop()
     finally:
         await net.stop()
+
+
+@pytest.mark.parametrize("odd", ["leader", "follower"])
+async def test_a_member_that_refuses_what_others_apply_is_found_by_its_revision(tmp_path, odd):
+    """Its files were edited, say. It has all of the entries, and at the revision that it has the same keys."""
+    net = MemberNet(tmp_path, CHECKED)
+    await net.form(3)
+    try:
+        leader = await net.settled()
+        await net.put(b"/a")
+        await net.alike()
+        id = leader.member_id if odd == "leader" else net.others(leader)[0]
+        net[id].state.alarms.raised.add(Alarm(0, NOSPACE))
+        with contextlib.suppress(NoSpace):
+            await leader.storage.txn((), (Put(b"/b", b"v"),))
+        await until(lambda: all(net[each].state.revision == 3 for each in net.others(net[id])))
+        assert net[id].state.revision == 2
+        await until(lambda: bool(net.fatal[id]))
+        assert "differ from the majority's" in net.fatal[id][0]
+        assert not any(net.fatal[each] for each in net.members if each != id)
+        if odd == "follower":
+            [warning] = [text for text in leader.status()["warnings"] if "hold different data at revision 3" in text]
+            assert f"{id:x}: " in warning and "minikube-py store hash" in warning
+    finally:
+        await net.stop()
+
+
+@pytest.mark.parametrize("lag", [False, True])
+async def test_a_member_that_is_slow_does_not_differ(tmp_path, lag):
+    net = MemberNet(tmp_path, CHECKED)
+    await net.form(3)
+    try:
+        leader = await net.settled()
+        slow = net.others(leader)[0]
+        if lag:
+            # It gets entries in every other second, and is asked about some that it does not have.
+            net.arrives = lambda message: (
+                None if message.to == slow and message.entries and int(net.clock.monotonic_s()) % 2 else message
+            )
+        for i in range(300):
+            await put(leader, b"/%d" % i)
+            await asyncio.sleep(0.02)
+        assert leader.upkeep.hash_check.checks > 3 and leader.upkeep.hash_check.mismatches == 0
+        state, log = net[slow].state, net[slow].raft.log
+        assert net[slow].replica.revisions.after(state, log.applied) == state.revision
+    finally:
+        await net.stop()
+
+
+def test_what_revision_an_entry_came_to():
+    state, revisions = StateMachine(), Revisions()
+    assert revisions.after(state, 5) is None
+    revisions.begin(state, 4)
+    for entry in (6, 7, 9):
+        revisions.changed(entry, state.apply(Put(b"/a", b"v")).revision)
+    found = {entry: revisions.after(state, entry) for entry in range(3, 11)}
+    assert found == {3: None, 4: 1, 5: 1, 6: 2, 7: 3, 8: 3, 9: 4, 10: 4}
+    revisions.begin(state, 9)
+    assert revisions.after(state, 8) == 3
+    assert revisions.after(StateMachine(), 9) is None
+    revisions.begin(replaced := StateMachine(), 20)
+    assert (revisions.after(replaced, 19), revisions.after(replaced, 20), revisions.after(state, 8)) == (None, 1, None)
 
 
 async def test_where_no_majority_agrees_nothing_is_written(tmp_path):
