@@ -33,7 +33,7 @@ MESSAGE_BYTES_MAX: Final = 1 << 20
 MESSAGE_FRAMES_MAX: Final = 1024
 PART_BYTES_MAX: Final = 64 << 10
 """Bytes sent, or given to a reader, per event loop turn."""
-_RECEIVED_BYTES_AT_ONCE: Final = 2048
+_RECEIVED_BYTES_AT_ONCE: Final = 1536
 """Bytes of a WebSocket, which may be hundreds of frames, between two turns of the loop."""
 FRAMES_STEPS: Final = 500
 """What these count as, or a step of SPDY."""

@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_bounds import Typed, pod
 from test_remote import KEY, SPDY, Wire, dial, run
@@ -443,6 +443,7 @@ SOCKET_SENT = st.lists(st.tuples(st.builds(fragment, PAYLOAD, st.booleans(), st.
 
 
 @settings(max_examples=40, deadline=None)
+@example([], [(fragment(b"\0", True, False), 2000), (fragment(b"\0a", True, False), 2000)])
 @given(SPDY_SENT, SOCKET_SENT)
 def test_any_frames_are_read_in_bounded_steps(
     frames: list[tuple[bytes, int]], messages: list[tuple[bytes, int]]
