@@ -45,6 +45,13 @@ Action = Callable[[PodView, PlayedPod], None]
 Done = Callable[[ApiResponse], None]
 
 
+def _cancel(played: PlayedPod) -> None:
+    for timer in (played.timer, played.deadline):
+        if timer is not None:
+            timer.cancel()
+    played.timer = played.deadline = None
+
+
 class FakeKubelet:
     """Without a config, it plays all existing nodes; `register` creates more."""
 
@@ -196,12 +203,13 @@ class FakeKubelet:
         elif old.ready and not new.ready and played.stage is Stage.RUNNING and not new.deleting:
             # It was marked as lost, but is running.
             self._resume(new, played)
+        if new.deadline_s != old.deadline_s and played is not None and played.stage is Stage.RUNNING:
+            self._arm_deadline(new, played)
 
     def _gone(self, pod: PodView) -> None:
         played = self._played.pop(pod.key, None)
         if played is not None:
-            if played.timer is not None:
-                played.timer.cancel()
+            _cancel(played)
             self._room.leave(pod.uid)
             self._give_back(pod.node, played)
             self._room_on(pod.node)
@@ -219,8 +227,8 @@ class FakeKubelet:
         for pod in self._pods.store.by_index(BY_NODE, node.name):
             self._room.leave(pod.uid)
             played = self._played.pop(pod.key, None)
-            if played is not None and played.timer is not None:
-                played.timer.cancel()
+            if played is not None:
+                _cancel(played)
 
     # --- a pod's life -----------------------------------------------------------------------------------------------
 
@@ -404,7 +412,23 @@ class FakeKubelet:
             if pod is not None and played is not None and pod.behind and not pod.deleting:
                 self._adjust(pod, played)
 
+    def _arm_deadline(self, pod: PodView, played: PlayedPod) -> None:
+        if played.deadline is not None:
+            played.deadline.cancel()
+            played.deadline = None
+        if pod.deadline_s is not None:
+
+            def due() -> None:
+                now = self._pods.store.get(pod.key) if self._pods is not None else None
+                here = now is not None and self._played.get(pod.key) is played and played.stage is Stage.RUNNING
+                if now is not None and here and not now.deleting:
+                    self._end(now, played, pod_status.KILLED, pod_status.LATE)
+
+            played.deadline = self._timers.call_later(max(0.0, pod.deadline_s - self._ran_s(pod)), due)
+
     def _arm_finish(self, pod: PodView, played: PlayedPod) -> None:
+        if pod.deadline_s is not None:
+            self._arm_deadline(pod, played)
         run_s = pod.run_s
         if run_s is None and pod.never_restarts and (self.config.complete_after is not None or pod.of_job):
             run_s = (self.config.complete_after or self.config.job_run).draw_s(self._rng)
@@ -418,14 +442,19 @@ class FakeKubelet:
         return max(0.0, self._clock.wall_s() - datetime.fromisoformat(pod.started).timestamp())
 
     def _finish(self, pod: PodView, played: PlayedPod) -> None:
+        self._end(pod, played, pod.exit_code)
+
+    def _end(self, pod: PodView, played: PlayedPod, exit_code: int, why: bytes = b"") -> None:
+        played.stage = Stage.STOPPING
+        _cancel(played)
         now = timestamp(self._clock.wall_s())
-        body = self._statuses.ended(pod.uid, pod.containers, pod.started or now, now, pod.exit_code)
+        body = self._statuses.ended(pod.uid, pod.containers, pod.started or now, now, exit_code, why)
 
         def done(response: ApiResponse) -> None:
             if response.status < 300:
                 self.finished += 1
             elif self._refused(pod, response):
-                self._after(played, REFUSED_RETRY_S, pod.key, self._finish)
+                self._after(played, REFUSED_RETRY_S, pod.key, lambda now, same: self._end(now, same, exit_code, why))
 
         self._write_status(pod, body, done)
 
@@ -464,9 +493,8 @@ class FakeKubelet:
         """A finished pod releases resources, address and timer, but for the timer of its deletion."""
         self._room.leave(pod.uid)
         played.stage = Stage.STOPPING
-        if played.timer is not None and not pod.deleting:
-            played.timer.cancel()
-            played.timer = None
+        if not pod.deleting:
+            _cancel(played)
         self._give_back(pod.node, played)
 
     def _give_back(self, node_name: str, played: PlayedPod) -> None:

@@ -23,6 +23,10 @@ _STARTED: Final = b"@started@"
 _CODE: Final = b'"exitCode":0,"reason":"Completed"'
 _BEGAN: Final = re.compile(b'"startedAt":"@([^@"]*)@"')
 KILLED: Final = 137
+LATE: Final = (
+    b'"reason":"DeadlineExceeded","message":"Pod was active on the node longer than the specified deadline",'
+)
+"""Of a pod that outlives its activeDeadlineSeconds. Source: kubernetes `pkg/kubelet/active_deadline.go`."""
 _asked: Final = Bounded()
 
 
@@ -236,8 +240,10 @@ class PodStatuses:
             uid.encode(), generation, gone, statuses,
         )  # fmt: skip
 
-    def ended(self, uid: str, containers: Containers, started: str, now: str, exit_code: int = 0) -> bytes:
-        """Running to Succeeded, or to Failed by the code of its containers."""
+    def ended(
+        self, uid: str, containers: Containers, started: str, now: str, exit_code: int = 0, why: bytes = b""
+    ) -> bytes:
+        """Running to Succeeded, or to Failed by the code of its containers. `why`: reason and message, as members."""
         statuses = self._plan(containers).finished.replace(_UID, uid.encode())
         statuses = statuses.replace(_STARTED, started.encode()).replace(_NOW, now.encode())
         if exit_code:
@@ -246,7 +252,7 @@ class PodStatuses:
             (
                 b'{"metadata":{"uid":"',
                 uid.encode(),
-                b'"},"status":{"phase":"%b","conditions":' % (b"Failed" if exit_code else b"Succeeded"),
+                b'"},"status":{"phase":"%b",%b"conditions":' % (b"Failed" if exit_code else b"Succeeded", why),
                 _finished_conditions(now, "PodFailed" if exit_code else "PodCompleted"),
                 b",",
                 statuses,

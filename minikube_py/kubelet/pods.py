@@ -42,6 +42,8 @@ class PodView:
     behind: Behind
     generation: int
     granted: Granted
+    deadline_s: int | None
+    """After which a running pod fails."""
 
     @property
     def key(self) -> str:
@@ -84,6 +86,7 @@ def project_pod(obj: Object) -> PodView:
         behind(spec, status) if phase == "Running" else Behind.NOTHING,
         metadata.get("generation") or 0,
         granted_of(status["extendedResourceClaimStatus"]) if "extendedResourceClaimStatus" in status else frozenset(),
+        spec.get("activeDeadlineSeconds"),
     )
 
 
@@ -118,3 +121,4 @@ class PlayedPod:
     timer: Timer | None = None
     since: dict[str, str] | None = None
     """When its ephemeral containers began, by name."""
+    deadline: Timer | None = None
