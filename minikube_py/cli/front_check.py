@@ -44,5 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(table(heads, rows, set(heads[2:])))
         for note in check.notes(verdict):
             print(f"\n{note}")
+    for line in verdict.asked:
+        print(f"\n{line}")
     print(f"\n{verdict.front}: {'all laws hold' if verdict.holds else 'broken'}")
     return 0 if verdict.holds else 1

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_reference import Lent
 
 from minikube_py.scheduler.cache import Cache
-from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig
+from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig, load
+from minikube_py.scheduler.configuration.checking import checked
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import Code, CycleState, FitError
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
@@ -357,6 +361,7 @@ def test_rows_that_could_not_be_computed_are_computed_again(monkeypatch: pytest.
         (None, "needs the args typicalPods"),
         ([{"gpuMilli": 1001}], r"typicalPods\[0\].gpuMilli: Invalid value: 1001: must be a whole number"),
         ([{}, {"weight": 0}], r"typicalPods\[1\].weight: Invalid value: 0: must be"),
+        ([{"gpus": 1}, {"gpus": 2, "gpuMilli": 500}], r"typicalPods\[1\].gpuMilli: Invalid value: 500: must be 1000"),
         ([{"gpus": "x"}], r"typicalPods\[0\].gpus: Invalid value: \"x\": must be a whole number from 0 to 64"),
         (["x"], r"typicalPods\[0\]: Invalid value: \"x\": must be a mapping"),
     ],
@@ -372,3 +377,22 @@ def test_each_policy_is_a_built_in_plugin_of_its_name_and_no_other_is() -> None:
     policies = {policy.name: policy for policy in POLICIES.values()}
     assert {name for name in BUILT_IN if name.startswith("Gpu")} == policies.keys()
     assert all(policy.__name__ == name for name, policy in policies.items())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_is_accepted_in_the_documented_configuration(policy: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/packing-quality.md").read_text()
+    document = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL).group(1))  # type: ignore[union-attr]
+    name, (profile,) = POLICIES[policy].name, document["profiles"]
+    for point in profile["plugins"].values():
+        if "enabled" in point:
+            point["enabled"] = [{"name": name}]
+    profile["pluginConfig"][0]["name"] = name
+    if policy not in BY_LOSS:
+        del profile["pluginConfig"]
+    if policy == "random":
+        with pytest.raises(ConfigError, match="does not extend ScorePlugin"):
+            checked(load(yaml.safe_dump(document).encode()))
+        assert "`GpuRandom` prefers nothing, so under `score` it is not\nenabled, and nothing else is" in page
+        del profile["plugins"]["score"]["enabled"]
+    assert checked(load(yaml.safe_dump(document).encode())).profiles

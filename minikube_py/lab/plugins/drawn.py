@@ -17,6 +17,8 @@ MEMORIES: Final = ("0", "1", "128Mi", "1Gi", "2Gi", "64Gi", "1Ti")
 COUNTS: Final = ("0", "1", "2", "3", "250", "500", "999", "1000", "1001", "4000", "8000", "12800")
 TEXTS: Final = ("a", "b", "a", "b", "", "0", "1", "7", "-1", "250", "1000", "x.y")
 NODES_MAX, BOUND_MAX, PODS_MAX = 5, 6, 3
+MANY_NODES, MANY_BOUND = 100, 40
+"""Of one cluster in eight: more than bounds of one digit, words of 64 bits and usual blocks have."""
 WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,60}[A-Za-z0-9])?")
 RESOURCES_MAX, LABELS_MAX = 4, 8
 SAID: Final = ("name", "scope")
@@ -92,6 +94,10 @@ def drawn_case(rng: random.Random, words: Words) -> Case:
     if rng.randrange(4):
         # The same template again, with other names and labels.
         pods.append(drawing.twin(f"p{len(pods)}", pods[-1]))
+    if not rng.randrange(8):
+        nodes += [drawing.node(f"n{i}") for i in range(len(nodes), rng.randint(10, MANY_NODES))]
+        # Most on one node: a real one has tens of pods.
+        bound += [drawing.pod(f"b{i}", rng.choice(nodes[:2])) for i in range(len(bound), rng.randint(6, MANY_BOUND))]
     return Case(tuple(nodes), tuple(bound), tuple(pods), tuple(others), tuple(others_bound))
 
 
@@ -155,7 +161,13 @@ class _Drawing:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """The case with one item less, for each item that can be removed."""
+    """The case with half of its nodes, or with one item less, for each item that can be removed."""
+    half = len(case.nodes) // 2
+    for some in (case.nodes[:half], case.nodes[half:]) if half > 1 else ():
+        names = {node["metadata"]["name"] for node in some}
+        yield replace(case, nodes=some, bound=tuple(pod for pod in case.bound if pod["spec"]["nodeName"] in names))
+    if len(case.bound) > 1:
+        yield replace(case, bound=case.bound[: len(case.bound) // 2])
     for name in ("bound", "others_bound", "pods"):
         objects = getattr(case, name)
         for i in range(len(objects)):

@@ -14,7 +14,7 @@ import numpy as np
 from minikube_py.lab.conformance.judging import Laws, Part, Say, all_parts, judged
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins.check import DIGESTED, clusters, in_other_processes
-from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, words_of
+from minikube_py.lab.plugins.drawn import MANY_BOUND, MANY_NODES, Case, Words, drawn_case, words_of
 from minikube_py.lab.plugins.laws import state_of
 from minikube_py.lab.plugins.world import cache_of
 from minikube_py.own_code import module_of, told
@@ -314,6 +314,8 @@ def _bounded(problem: Problem) -> Problem:
     return problem if problem.lower is not None else problem._replace(lower=np.zeros_like(problem.cost))
 
 
+LARGEST: Final = f"{MANY_NODES} machines, {MANY_BOUND} running pods or {max(COUNTS)} pods of a class"
+NOT_ASKED: Final = f"clusters of more than {LARGEST}"
 LAWS: Final[Laws] = {
     "answers": ("{} generated clusters: every arc has an integer cost and capacity", answers),
     "forms": ("{} generated clusters: arcs one by one and all at once", forms_agree),
@@ -341,7 +343,7 @@ def check(
         return name, parts, []
     say("two processes with different hash seeds")
     parts.append(in_other_processes(__name__, target, args, seed))
-    return name, parts, _unjudged(type(model), subject.asked)
+    return name, parts, [*_unjudged(type(model), subject.asked), NOT_ASKED]
 
 
 def _unjudged(kind: type, asked: Mapping[str, None]) -> list[str]:

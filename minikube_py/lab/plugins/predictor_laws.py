@@ -21,6 +21,8 @@ RELATIVE: Final = 1e-6
 RESERVED: Final = (1.0, 100.0, 4000.0, 3 * 2.0**30, 2.0**55)
 SHRINKING: Final = 300
 AHEAD: Final = 4
+PODS_MAX: Final = 110
+"""Of a node, by the kubelet's default."""
 
 
 class Subject(NamedTuple):
@@ -55,9 +57,9 @@ def past_of(case: Case, scale: float = 1.0) -> Past:
 
 
 def drawn(rng: random.Random, samples: int) -> Case:
-    """Up to five pods: idle, full, steps, spikes, noise; some just started, or none at all."""
+    """Up to five pods, or as many as a node has: idle, full, steps, spikes, noise; some just started, or none."""
     pods = []
-    for _ in range(rng.choice((0, 1, 1, 2, 5))):
+    for _ in range(rng.choice((0, 1, 1, 2, 5, rng.randint(6, PODS_MAX)))):
         count = rng.choice((0, 1, samples - 1, samples, samples, samples + 3))
         level = rng.choice((0.0, 0.01, 0.5, 1.0))
         shape = rng.choice(("flat", "step", "spike", "noise"))
@@ -138,11 +140,21 @@ def nobody(subject: Subject, case: Case) -> None:
         raise Broken("no pods use nothing", f"{found:g} of a node without pods")
 
 
+def more_of_them(subject: Subject, case: Case) -> None:
+    """With as many as a node may have, so that an answer that holds for a few pods only is found."""
+    copies = max(2, PODS_MAX // max(1, len(case)))
+    one, many = (_peak(subject.make(), past_of(case * times)) for times in (1, copies))
+    if many < one - RELATIVE * max(1.0, one):
+        raise Broken("more of the same pods use no less", f"{one:g}, and {many:g} of {copies} times these pods")
+
+
+NOT_ASKED: Final = f"nodes of more than {PODS_MAX} pods"
 LAWS: Final[Laws] = {
     "answers": ("{} generated histories: a number not below 0", answers),
     "again": ("{} generated histories: the same answer again, from the same predictor and a new one", same_again),
     "order": ("{} generated histories: pods in any order", any_order),
     "unit": ("{} generated histories: in any unit", any_unit),
+    "more": ("{} generated histories: more of the same pods use no less", more_of_them),
     "blind": ("{} generated histories: any future", blind),
     "unchanged": ("{} generated histories: nothing that it is given changes", unchanged),
     "unknown": ("{} generated histories without samples: the argument `unknown`, if it has one", unknown),
@@ -153,10 +165,10 @@ LAWS: Final[Laws] = {
 def check(
     target: str, args: Mapping[str, Any], examples: int, seed: int, say: Say = lambda _: None
 ) -> tuple[str, list[Part], list[str]]:
-    """The predictor's name, the results, and what no law looks at: nothing. Raises: ConfigError."""
+    """The predictor's name, the results, and what no law looks at. Raises: ConfigError."""
     subject = Subject(target, args)
     name = subject.make().name
-    return name, all_parts(LAWS, examples, lambda law: judge(law, subject, examples, seed), say), []
+    return name, all_parts(LAWS, examples, lambda law: judge(law, subject, examples, seed), say), [NOT_ASKED]
 
 
 def judge(name: str, subject: Subject, examples: int, seed: int) -> Part:

@@ -94,12 +94,15 @@ class _Ways(NamedTuple):
 
 class _Own:
     """A class's part of the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label); `lower`: by arc,
-    the least flow, which a class without supply could not have; `aside`: the price from its job's aggregator on."""
+    the least flow, which a class without supply could not have; `short`: the first of these arcs that is too small for
+    that, and what is said of it; `aside`: the price from its job's aggregator on."""
 
-    __slots__ = ("aside", "inner", "lower", "node", "parts", "unscheduled")
+    __slots__ = ("aside", "inner", "lower", "node", "parts", "pods", "short", "unscheduled")
 
-    def __init__(self, node: int) -> None:
+    def __init__(self, node: int, pods: int) -> None:
         self.node = node
+        self.pods = pods
+        self.short: tuple[str, str] | None = None
         self.aside = 0
         self.parts: list[_Part] = []
         self.inner: list[tuple[int, int, int, str]] = []
@@ -260,8 +263,8 @@ class Graph:
         assert own is not None
         arc, least = next(iter(own.lower.items()))
         label = next(label for known, _, _, label in own.inner if known == arc)
-        asking = Asking(self._model.name, each.name, each.task)
-        self.failed[number] = asking.fail(label, f"min_flow is {least}, and cannot be met{why}")
+        short = own.short or (label, f"min_flow is {least}, and cannot be met{why}")
+        self.failed[number] = Asking(self._model.name, each.name, each.task).fail(*short)
         self._classes[number] = None
         self._supply = [(node, count) for node, count in self._supply if node != own.node]
 
@@ -311,7 +314,7 @@ class Graph:
 
     def _class(self, number: int, of: TaskClass) -> _Own | None:
         """None if the model failed: nodes already added stay, without supply."""
-        own = _Own(self._node())
+        own = _Own(self._node(), of.task.count)
         try:
             with Asking(self._model.name, of.name, of.task).guarded(UNKNOWN):
                 self._arcs_of(own, of)
@@ -357,7 +360,10 @@ class Graph:
         arc = self._add(start, end, capacity, cost)
         own.inner.append((arc, start, end, label))
         if lower:
-            own.lower[arc] = min(lower, capacity)
+            own.lower[arc] = lower
+            if lower > capacity and not own.short:
+                text = f"min_flow is {lower}, and the arc has room for {capacity} (the class has {own.pods} pods)"
+                own.short = label, text
 
     def _equiv_class(
         self, own: _Own, of: TaskClass, ec: EquivClass, machines: Machines, asking: Asking, seen: dict[Hashable, int]

@@ -31,7 +31,8 @@ TASK_TYPES: Final = ("sheep", "rabbit", "devil", "turtle")
 
 
 class Arc(NamedTuple):
-    """`capacity`: how many pods may use the arc; `min_flow`: how many must, between tasks and classes; 0 elsewhere."""
+    """`capacity`: how many pods may use the arc; `min_flow`: how many must, between tasks and classes; 0 elsewhere.
+    A class that has fewer pods, or cannot meet it, stays Pending."""
 
     cost: int
     capacity: int = 1

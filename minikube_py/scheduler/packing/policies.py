@@ -344,8 +344,11 @@ def _typical_pods(name: str, given: Sequence[Mapping[str, Any]]) -> dict[Shape, 
     if not given:
         raise ConfigError(f'plugin "{name}" needs the args typicalPods: the pods that are expected')
     weights: dict[Shape, int] = {}
-    for each in given:
+    for at, each in enumerate(given):
         cpu_milli, gpu_milli, gpus = (each.get(field, 0) for field in ("cpuMilli", "gpuMilli", "gpus"))
+        if gpus > 1 and gpu_milli != WHOLE:
+            where = f"typicalPods[{at}].gpuMilli: Invalid value: {gpu_milli}"
+            raise ConfigError(f'plugin "{name}": {where}: must be {WHOLE} with gpus {gpus}: a share is of one')
         shape = Shape(cpu_milli, gpu_milli, gpus, each.get("models", ()))
         weights[shape] = weights.get(shape, 0) + each.get("weight", 1)
     return weights

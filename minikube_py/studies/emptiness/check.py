@@ -28,9 +28,14 @@ from minikube_py.studies.emptiness.study import Behind, Emptiness, World
 METHODS: Final = ("passing", "put", "size_bytes")
 VALUES: Final = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
 """Few values, so that nodes are often equal or dominate each other; and the edges of common steps and widths."""
+COLUMNS: Final = (5, 8, 9, 16, 17, 33, 64, 65, 86)
+"""Beside 1 to 4: up to those of the widest table of a study, and around the widths of words."""
+SHARDS: Final = (5, 16, 17, 63, 64, 65, 256, 300)
+POINTS_MAX, COPIES_MAX = 16, 20
 WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "synthetic": {"n": 2560, "shards": 10},
     "openb": {"list": "default", "shards": 16},
+    "dlrm": {"list": "dlrm", "shards": 64, "n": 320},
 }
 BESIDE: Final = ("none", "repairing-max", "joint-8", "skyline", "bounded-skyline-4")
 Build = Callable[[IntArray, int], Any]
@@ -70,9 +75,12 @@ class Cost(NamedTuple):
 
 
 class Verdict(NamedTuple):
+    """`asked`: on which clusters the laws were tried, and on which not."""
+
     front: str
     parts: list[Part]
     costs: list[Cost]
+    asked: list[str]
 
     @property
     def holds(self) -> bool:
@@ -134,9 +142,13 @@ def find_front(target: str, options: Mapping[str, int | str]) -> Subject:
 def check(subject: Subject, examples: int, seed: int, with_bench: bool = True, say: Say = lambda _: None) -> Verdict:
     what = f"{examples} programs of put and passing, against all nodes"
     say(what)
-    verdict = Verdict(subject.title, [Part("front", what)], [])
-    found = failing(steps(), lambda drawn: run(subject.build, drawn), examples, seed, True)
-    if found is not None:
+    verdict = Verdict(subject.title, [Part("front", what)], [], [])
+    tried = Tried(subject.build)
+    found = failing(steps(), lambda drawn: run(tried, drawn), examples, seed, True)
+    if found is None and not tried.taken:
+        why = f"all were refused: {tried.why}" if tried.refused else "no program was drawn"
+        verdict.parts[0].failure = Failure("it takes some number of columns", why)
+    elif found is not None:
         drawn, broken = found
         shown = f"{drawn.listing()}\n# {broken.law}: {broken.wanted}"
         verdict.parts[0].failure = Failure(broken.law, broken.wanted, shown)
@@ -144,17 +156,67 @@ def check(subject: Subject, examples: int, seed: int, with_bench: bool = True, s
         for name in WORLDS:
             say(f"false positives, upkeep and bytes on {name} nodes")
             verdict.parts.append(_bench(subject, name, verdict.costs))
+    verdict.asked.extend(tried.told())
     return verdict
+
+
+class Tried:
+    """Builds a front, and notes for which clusters it was built and which it refused."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        self.taken: dict[int, None] = {}
+        """Numbers of columns."""
+        self.refused: dict[int, None] = {}
+        self.why = ""
+        self.shards = self.nodes = 0
+
+    def __call__(self, points: IntArray, shards: int) -> Any:
+        columns = points.shape[1]
+        try:
+            front = self._build(points, shards)
+        except RequestError as error:
+            self.refused[columns], self.why = None, str(error)
+            raise
+        self.taken[columns] = None
+        self.shards, self.nodes = max(self.shards, shards), max(self.nodes, len(points))
+        return front
+
+    def told(self) -> list[str]:
+        if not self.taken:
+            return []
+        most = f"up to {max(self.taken)} columns, {self.shards} shards and {self.nodes} nodes"
+        found = [f"the laws were tried on clusters of {most}, and on none that are larger"]
+        if self.refused:
+            found.append(f"it refused {_listed(self.refused)} columns at times: {self.why}")
+        return found
+
+
+def _listed(numbers: Mapping[int, None]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
 
 
 @st.composite
 def steps(draw: st.DrawFn) -> Steps:
-    dimensions = draw(st.integers(1, 4))
-    point = st.tuples(*[VALUES] * dimensions)
-    points = draw(st.lists(point, min_size=1, max_size=16))
+    """Few columns, shards and nodes mostly, so that programs stay short; and as many as the studies have."""
+    is_wide = draw(st.integers(0, 3)) == 3
+    dimensions = draw(st.sampled_from(COLUMNS) if is_wide else st.integers(1, 4))
+    point = _points(dimensions, VALUES)
+    points = draw(st.lists(point, min_size=1, max_size=POINTS_MAX))
+    # Nodes are often alike.
+    points *= draw(st.just(1) | st.integers(1, COPIES_MAX))
     changes = draw(st.lists(st.tuples(st.integers(0, len(points) - 1), point), max_size=16))
-    asked = draw(st.lists(st.tuples(*[VALUES | st.just(MISSING)] * dimensions), min_size=1, max_size=4))
-    return Steps(tuple(points), draw(st.integers(1, 4)), tuple(changes), tuple(asked))
+    asked = draw(st.lists(_points(dimensions, VALUES | st.just(MISSING)), min_size=1, max_size=4))
+    shards = draw(st.integers(1, 4) | st.sampled_from(SHARDS))
+    return Steps(tuple(points), shards, tuple(changes), tuple(asked))
+
+
+def _points(dimensions: int, values: st.SearchStrategy[int]) -> st.SearchStrategy[Point]:
+    """Of many columns, all but a few have one value: that is drawn quickly, and any column may matter."""
+    if dimensions <= 4:
+        return st.tuples(*[values] * dimensions)
+    others = st.dictionaries(st.integers(0, dimensions - 1), values, max_size=3)
+    return st.tuples(values, others).map(lambda drawn: tuple(drawn[1].get(i, drawn[0]) for i in range(dimensions)))
 
 
 def run(build: Build, drawn: Steps) -> None:
@@ -316,4 +378,5 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
             for cost in verdict.costs
         ],
         "notes": notes(verdict),
+        "asked": verdict.asked,
     }

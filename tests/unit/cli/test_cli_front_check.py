@@ -46,16 +46,16 @@ def judged(folder: Path, *flags: str, **lie: str) -> int:
 def test_an_honest_front_is_measured_beside_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert judged(tmp_path, "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["holds"] and [part["name"] for part in document["parts"]] == ["front", "synthetic", "openb"]
+    assert document["holds"] and [part["name"] for part in document["parts"]] == ["front", "synthetic", "openb", "dlrm"]
     costs = {(each["world"], each["front"]): each for each in document["costs"]}
     assert {front for _, front in costs} == {"mine", "none", "repairing-max", "joint-8", "skyline", "bounded-skyline-4"}
-    for world in ("synthetic", "openb"):
+    for world in ("synthetic", "openb", "dlrm"):
         assert costs[world, "mine"]["let_through"] == costs[world, "skyline"]["let_through"] == 0.0
         assert costs[world, "none"]["let_through"] == 1.0
         assert costs[world, "mine"]["rows_read"] is None and costs[world, "mine"]["bytes"] == 8
     assert judged(tmp_path) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [row[5] for row in shown if row[1:2] == ["mine"]] == ["-", "-"]
+    assert [row[5] for row in shown if row[1:2] == ["mine"]] == ["-", "-", "-"]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,10 @@ def test_an_honest_front_is_measured_beside_others(tmp_path: Path, capsys: pytes
         # What would hold for all, if the requests that it writes were then those it is judged by.
         ({"fits": "np.bool_(asked.fill(np.iinfo(asked.dtype).min) is None)"}, "it changes nothing that it is given"),
         ({"copy": "points.copy(); points.fill(0)"}, "it changes nothing that it is given"),
+        # Only of wide clusters.
+        ({"fits": "(point >= asked).all(axis=1) & (len(point) < 5)"}, "it never rules out a node that fits"),
+        ({"fits": "(point[:8] >= asked[:, :8]).all(axis=1)"}, "it is exact"),
+        ({"fits": "(point >= asked).all(axis=1) & (self.shards <= 16)"}, "it never rules out a node that fits"),
     ],
 )
 def test_a_lie_is_found_and_the_least_program_shown(
@@ -90,16 +94,32 @@ def test_a_bound_that_is_not_kept_is_found(tmp_path: Path, capsys: pytest.Captur
     assert "it keeps its bound" in told and "of the full shards, where its bound is 0.01" in told
 
 
+def test_a_verdict_says_on_what_the_laws_were_not_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refusing = "from minikube_py.errors import InvalidRequest\n" + FRONT.format(**HONEST).replace(
+        "        self.shards = shards\n",
+        "        self.shards = shards\n        if points.shape[1] {0}: raise InvalidRequest('no')\n",
+    )
+    path = tmp_path / "refusing.py"
+    for which, said in (("> 4", "up to 4 columns, "), ("< 2", "it refused 1 columns at times: no\n")):
+        path.write_text(refusing.replace("{0}", which))
+        assert main(["front", "check", f"{path}:Mine", "--examples", "60", "--no-bench"]) == 0
+        told = capsys.readouterr().out
+        assert said in told and "the laws were tried on clusters of up to" in told and " columns at times: no\n" in told
+    path.write_text(refusing.replace("{0}", "> 0"))
+    assert main(["front", "check", f"{path}:Mine", "--examples", "60", "--no-bench"]) == 1
+    assert "it takes some number of columns" in capsys.readouterr().out
+
+
 PANIC = "(_ for _ in ()).throw(type('Panic', (BaseException,), {})(7))"
 
 
 @pytest.mark.parametrize(
     ("lie", "law", "said"),
     [
-        ({"size": "8 if len(self.points) < 17 else 1 // 0"}, "it answers", "ZeroDivisionError: "),
-        ({"put": "self.points[slot] = point if len(self.points) < 17 else exit(3)"}, "it answers", "SystemExit: 3"),
-        ({"put": f"self.points[slot] = point if len(self.points) < 17 else {PANIC}"}, "it answers", "Panic: 7"),
-        ({"bound": "property(lambda self: 0.0 if len(self.points) < 17 else None)"}, "it states a bound", "is None"),
+        ({"size": "8 if len(self.points) < 321 else 1 // 0"}, "it answers", "ZeroDivisionError: "),
+        ({"put": "self.points[slot] = point if len(self.points) < 321 else exit(3)"}, "it answers", "SystemExit: 3"),
+        ({"put": f"self.points[slot] = point if len(self.points) < 321 else {PANIC}"}, "it answers", "Panic: 7"),
+        ({"bound": "property(lambda self: 0.0 if len(self.points) < 321 else None)"}, "it states a bound", "is None"),
     ],
 )
 def test_what_breaks_only_in_the_benchmark_is_told_and_the_others_are_measured(
@@ -120,7 +140,7 @@ def test_a_front_that_keeps_the_array_it_was_given_does_not_change_its_rivals(
     assert main(["front", "check", f"{tmp_path / 'mine.py'}:Mine", "--examples", "20", "--json"]) == 0
     costs = json.loads(capsys.readouterr().out)["costs"]
     exact = [each["let_through"] for each in costs if each["front"] in ("mine", "skyline")]
-    assert exact == [0.0] * 4
+    assert exact == [0.0] * 6
 
 
 def test_a_front_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +179,7 @@ def test_a_front_that_states_less_than_it_holds_is_told(
     assert main(["front", "check", "liar.py:Liar", "--examples", "3", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [note.split(",")[0] for note in document["notes"]] == [
-        f"size_bytes says 1 on {world} nodes" for world in ("synthetic", "openb")
+        f"size_bytes says 1 on {world} nodes" for world in ("synthetic", "openb", "dlrm")
     ]
     for cost in document["costs"]:
         assert cost["traced_bytes"] > cost["bytes"], "packed bits, and the nodes as int64"

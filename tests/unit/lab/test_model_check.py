@@ -111,6 +111,12 @@ def test_a_right_model_breaks_no_law(tmp_path: Path, law: str) -> None:
     assert judged(tmp_path, RIGHT, law) == ""
 
 
+def test_a_price_that_is_wrong_after_the_ninth_machine_is_found(tmp_path: Path) -> None:
+    text = RIGHT.replace("Arcs(machines.running,", "Arcs([0.5 * (i > 8) for i in range(len(machines))],")
+    assert text != RIGHT
+    assert judged(tmp_path, text, "answers").count("node n") == 10
+
+
 @pytest.mark.parametrize(("law", "old", "new"), WRONG.values(), ids=WRONG)
 def test_each_wrong_model_is_found_by_its_law(tmp_path: Path, law: str, old: str, new: str) -> None:
     assert old in RIGHT
@@ -170,7 +176,7 @@ def test_fields_that_are_read_and_not_changed_are_told(tmp_path: Path, capsys: p
     path = tmp_path / "mine.py"
     path.write_text(RIGHT.replace("1_000_000 +", "1_000_000 + len(task.pod.volumes) + task.pod.priority +"))
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 0
-    assert "\nno law looks at: pod.volumes\n" in capsys.readouterr().out
+    assert "\nno law looks at: pod.volumes, clusters of more than " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -194,12 +200,12 @@ def test_methods_that_no_law_calls_are_told(tmp_path: Path, capsys: pytest.Captu
     path = tmp_path / "mine.py"
     path.write_text(f"{RIGHT}\n    def task_to_resource_node(self, task, machine):\n        return Arc(1)\n")
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 0
-    assert "\nno law looks at: task_to_resource_node\n" in capsys.readouterr().out
+    assert "\nno law looks at: task_to_resource_node, clusters of more than " in capsys.readouterr().out
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["unjudged"] == ["task_to_resource_node"]
+    assert json.loads(capsys.readouterr().out)["unjudged"] == ["task_to_resource_node", model_laws.NOT_ASKED]
     path.write_text(RIGHT.replace("    def equiv_class_to_resource_nodes", "    def other"))
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 0
-    assert "no law looks at" not in capsys.readouterr().out, "asked by the form for many"
+    assert "no law looks at: clusters of more" in capsys.readouterr().out, "asked by the form for many"
 
 
 HEIRS = {

@@ -28,6 +28,7 @@ WRONG = {
     "a memory of its own": ("again", "return others", "self.asked += past.limit\n        return self.asked"),
     "the first pod counts most": ("order", "past.known(12)", "past.known(12 if past.reserved[:1].sum() > 99 else 1)"),
     "a constant in cores": ("unit", "return others +", "return 4000 * len(past.reserved) +"),
+    "a node of more than five pods": ("more", "return others", "return 0.0 if len(past.reserved) > 5 else others"),
     "a look at the future": ("blind", "return others +", "return past.ahead.sum() +"),
     "samples that are sorted where they are": (
         "unchanged",
@@ -56,6 +57,12 @@ def test_each_wrong_predictor_is_found_by_its_law(tmp_path: Path, law: str, old:
     shown = judged(tmp_path, RIGHT.replace(old, new), law)
     assert "# " in shown
     assert len(shown.splitlines()) <= 4, "the shortest history that shows it"
+
+
+def test_one_that_knows_five_pods_only_is_found(tmp_path: Path) -> None:
+    fifth = "type(past)(past.reserved[:5], past.usage[:5], past.ahead[:5]).known(12)"
+    shown = judged(tmp_path, RIGHT.replace("past.known(12)", fifth), "order")
+    assert 6 <= shown.count("pod  reserved=") < 30, "far fewer than a node has"
 
 
 def test_one_that_forgets_unknown_pods_breaks_its_argument(tmp_path: Path) -> None:

@@ -103,12 +103,16 @@ class Least(CostModel):
 
 
 @given(st.integers(0, 9), st.integers(1, 5))
-def test_a_least_flow_takes_as_many_pods_as_it_says_or_all(least: int, count: int) -> None:
+def test_a_least_flow_takes_as_many_pods_as_it_says_or_fails_its_class(least: int, count: int) -> None:
     cluster = cluster_of(2)
     graph = Graph(Least(least), cluster.columns)
-    problem = graph.build(classes_of(cluster, [(count, [9, 9])]))
-    placed = list(graph.placements(0, NUMPY.solve(problem), problem))
-    assert len(placed) == min(least, count)
+    classes = classes_of(cluster, [(count, [9, 9])])
+    problem, solved = graph.solved(classes, graph.build(classes), NUMPY)
+    assert bool(graph.failed) == (least > count)
+    if least <= count:
+        assert len(list(graph.placements(0, solved.flow, problem))) == least
+    else:
+        assert f"min_flow is {least}, and the arc has room for {count}" in str(graph.failed[0])
 
 
 class Repeating(Drawn):

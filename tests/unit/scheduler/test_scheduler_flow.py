@@ -561,7 +561,7 @@ class Mine(CostModel):
         return Arc(1000)
 
     def task_to_equiv_class_aggregator(self, task, ec):
-        return Arc(0, 1, {3000: task.count, 1000: 1}.get(task.request("cpu"), 0))
+        return Arc(0, 1, {3000: task.count, 2000: 3, 1000: 1}.get(task.request("cpu"), 0))
 """
 
 
@@ -580,3 +580,19 @@ async def test_a_minimum_that_cannot_be_met_keeps_only_its_own_class_waiting(tmp
         message = world.api.condition("bad1")["message"]
         assert "cost model Mine: class default (3 pods like bad1), arc cluster" in message
         assert "pod default/bad1: min_flow is 3, and cannot be met" in message
+
+
+async def test_a_minimum_above_the_number_of_pods_holds_until_there_are_as_many(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(MINIMUM)
+    async with flowing(flow_config(costModel=f"{path}:Mine"), a={"cpu": "8"}) as world:
+        world.pods("one", "two", cpu="2")
+        await settle()
+        await world.clock.advance(5)
+        assert world.where("one", "two") == ["", ""]
+        said = "(2 pods like one), arc cluster, pod default/one: min_flow is 3, and the arc has room for 2 (the class"
+        assert said in world.api.condition("one")["message"]
+        world.pods("three", cpu="2")
+        await settle()
+        await world.clock.advance(60)
+        assert world.where("one", "two", "three") == ["a"] * 3
