@@ -65,13 +65,31 @@ class Process:
 
     @cached_property
     def words(self) -> list[str]:
-        """The arguments that are no flags."""
-        return [each for each in self.argv[1:] if not each.startswith("-") or each == "-"]
+        """The arguments that are no flags; `--` ends these."""
+        given, _, rest = self._parts
+        return [each for each in given if not each.startswith("-") or each == "-"] + rest
+
+    @cached_property
+    def _parts(self) -> tuple[list[str], list[str], list[str]]:
+        at = self.argv.index("--", 1) if "--" in self.argv[1:] else len(self.argv)
+        given = self.argv[1:at]
+        return given, [each for each in given if each.startswith("-") and each != "-"], self.argv[at + 1 :]
+
+    def wrong(self, options: str, least: int, most: int) -> str:
+        """Which of its arguments a program with these one-letter `options` and that many operands does not know, in
+        the words of BusyBox and coreutils; or ""."""
+        for each in self._parts[1]:
+            unknown = each[2:] if each.startswith("--") else each[1:].lstrip(options)[:1]
+            if unknown:
+                return f"unrecognized option: {unknown}"
+        if len(self.words) < least:
+            return "missing operand"
+        return f"extra operand '{self.words[most]}'" if len(self.words) > most else ""
 
     @cached_property
     def flags(self) -> str:
         """The letters of all short flags."""
-        return "".join(each[1:] for each in self.argv[1:] if each.startswith("-") and not each.startswith("--"))
+        return "".join(each[1:] for each in self._parts[1])
 
     async def path(self, word: str) -> str:
         """Raises: FileError, Spent."""

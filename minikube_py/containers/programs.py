@@ -20,8 +20,13 @@ _NUMBER_CHARS_MAX: Final = 32
 _DATE: Final = "%a %b %e %H:%M:%S UTC %Y"
 
 
-def _complaining(program: Program) -> Program:
+def _complaining(program: Program, options: str | None, least: int, most: int) -> Program:
+    """Refuses what the program does not know, unless it reads its arguments itself (`options` None)."""
+
     async def run(process: Process) -> int:
+        if options is not None and (wrong := process.wrong(options, least, most)):
+            # Of grep, 1 says that nothing was found.
+            return await process.complain(wrong) + (program is _grep)
         try:
             return await program(process)
         except FileError as error:
@@ -95,17 +100,27 @@ async def _pwd(process: Process) -> int:
 
 
 async def _whoami(process: Process) -> int:
-    await process.print("root" if process.argv[0] == "whoami" else "uid=0(root) gid=0(root) groups=0(root)")
+    if process.argv[0] == "whoami" or process.flags:
+        named = process.argv[0] == "whoami" or "n" in process.flags
+        await process.print("root" if named else "0")
+        return 0
+    await process.print("uid=0(root) gid=0(root) groups=0(root)")
     return 0
 
 
 async def _uname(process: Process) -> int:
-    await process.print(f"Linux {process.host} 6.1.0 minikube_py simulated x86_64" if "a" in process.flags else "Linux")
+    told = {"s": "Linux", "n": process.host, "r": "6.1.0", "v": "minikube_py simulated", "m": "x86_64"}
+    flags = process.flags or "s"
+    await process.print(" ".join(text for letter, text in told.items() if letter in flags or "a" in flags))
     return 0
 
 
 async def _date(process: Process) -> int:
-    form = next((word[1:] for word in process.words if word.startswith("+")), _DATE)
+    form = _DATE
+    if process.words:
+        if not process.words[0].startswith("+"):
+            return await process.complain(f"invalid date '{process.words[0]}'")
+        form = process.words[0][1:]
     if len(form) > _FORMAT_CHARS_MAX:
         return await process.complain(f"a format of more than {_FORMAT_CHARS_MAX} characters, which is the limit")
     await process.spend(1 + len(form))
@@ -310,13 +325,18 @@ async def _tar(process: Process) -> int:
     return 0
 
 
+_ANY: Final = 1 << 30
 PROGRAMS: Final[dict[str, Program]] = {
-    name: _complaining(program)
-    for names, program in (
-        ("true :", _true), ("false", _false), ("echo", _echo), ("cat", _cat), ("env printenv", _env),
-        ("hostname", _hostname), ("pwd", _pwd), ("whoami id", _whoami), ("uname", _uname), ("date", _date),
-        ("sleep", _sleep), ("ls", _ls), ("mkdir", _mkdir), ("touch", _touch), ("rm", _rm), ("head tail", _head),
-        ("wc", _wc), ("grep", _grep), ("test [", _test), ("tar", _tar),
+    name: _complaining(program, options, least, most)
+    for names, program, options, least, most in (
+        ("true :", _true, None, 0, _ANY), ("false", _false, None, 0, _ANY), ("echo", _echo, None, 0, _ANY),
+        ("cat", _cat, "u", 0, _ANY), ("env", _env, "", 0, 0), ("printenv", _env, "", 0, _ANY),
+        ("hostname", _hostname, "", 0, 0), ("pwd", _pwd, "LP", 0, 0), ("whoami", _whoami, "", 0, 0),
+        ("id", _whoami, "ugGn", 0, 0), ("uname", _uname, "asnrvm", 0, 0), ("date", _date, "u", 0, 1),
+        ("sleep", _sleep, "", 1, _ANY), ("ls", _ls, "aAl1", 0, _ANY), ("mkdir", _mkdir, "p", 1, _ANY),
+        ("touch", _touch, "", 1, _ANY), ("rm", _rm, "rRf", 0, _ANY), ("head tail", _head, "n0123456789", 0, _ANY),
+        ("wc", _wc, "lwc", 0, _ANY), ("grep", _grep, "F", 0, _ANY), ("test [", _test, None, 0, _ANY),
+        ("tar", _tar, None, 0, _ANY),
     )
     for name in names.split()
 }  # fmt: skip
