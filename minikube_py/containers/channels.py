@@ -33,8 +33,10 @@ MESSAGE_BYTES_MAX: Final = 1 << 20
 MESSAGE_FRAMES_MAX: Final = 1024
 PART_BYTES_MAX: Final = 64 << 10
 """Bytes sent, or given to a reader, per event loop turn."""
-_RECEIVED_BYTES_AT_ONCE: Final = 1536
+_RECEIVED_BYTES_AT_ONCE: Final = 2048
 """Bytes of a WebSocket, which may be hundreds of frames, between two turns of the loop."""
+_MESSAGES_AT_ONCE: Final = 200
+"""Messages, each a step, given to a reader between two turns of the loop."""
 FRAMES_STEPS: Final = 500
 """What these count as, or a step of SPDY."""
 _REASON_CHARS_MAX: Final = 100
@@ -282,7 +284,7 @@ class WebSocket:
         self._frames = WebSocketFrames(ConnectionType.SERVER)
         self._messages: deque[bytes] = deque()
         self._message = bytearray()
-        self._message_frames = 0
+        self._message_frames = self._read_count = 0
         self._ended = False
 
     async def read(self) -> bytes:
@@ -303,6 +305,10 @@ class WebSocket:
                 raise Malformed(str(error)) from None
         if not self._messages:
             return b""
+        # One write can bring thousands, and whoever reads them waits for nothing between two of them.
+        self._read_count += 1
+        if self._read_count % _MESSAGES_AT_ONCE == 0:
+            await turns().next(_MESSAGES_AT_ONCE)
         message = self._messages.popleft()
         self.unread.hold(-len(message))
         return message
