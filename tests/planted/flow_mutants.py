@@ -27,9 +27,9 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "repair hides it",
     ),
     SchedulerMutant(
-        "flow: a least flow is more than the class has", FLOW, "flow/graph.py",
-        "own.lower[arc] = min(lower, capacity)",
+        "flow: a least flow is lowered to what the arc carries", FLOW, "flow/graph.py",
         "own.lower[arc] = lower",
+        "own.lower[arc] = min(lower, capacity)",
         "a model says a number once, for classes of any size",
     ),
     SchedulerMutant(
