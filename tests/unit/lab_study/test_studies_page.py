@@ -215,35 +215,97 @@ def test_from_which_price_a_skyline_that_waits_pays_is_what_the_report_gives(
     assert f"| {title} | {' | '.join(cells)} |" in page()
 
 
-def test_the_readme_gives_what_a_search_costs_in_all_as_the_report_does() -> None:
-    found = waiting(0, "lazy-requests")
+def test_the_readme_gives_what_a_pod_costs_in_all_as_the_report_does() -> None:
+    shown = json.loads((STUDIES / "reasons-report.json").read_text(encoding="utf-8"))["tables"][0]
+    at = shown["columns"].index("later_whole_cost_at_100_us")
     readme = (STUDIES / "../../README.md").read_text(encoding="utf-8")
     for front, words in (
+        ("none", "| nothing |"),
         ("max-vectors-4", "| four maxima a shard |"),
         ("skyline", "| a skyline: the nodes"),
         ("skyline-repaired", "| a skyline that is formed again"),
         ("refused", "| the smallest requests that were refused"),
+        ("reasons", "| why: the least amounts"),
         ("by-request-lazy", "| a bit for each distinct request and shard, learned"),
         ("by-request@known", "| a bit for each distinct request and shard |"),
-        ("oracle", "| a copy of what all"),
+        ("copy", "| a copy of what all"),
     ):
-        ends = sorted({f"{found[f'{front}@first', each]['later_whole_cost_at_100_us']:.0f}" for each in POLICIES})
+        cells = []
+        for policy in POLICIES:
+            (cell,) = [row[at] for row in shown["rows"] if row[:2] == [f"{front}@first", policy]]
+            value, low, high = (float(each) for each in re.findall(r"[\d.e+]+", cell))
+            cells.append(f"{value:,.0f} ± {(high - low) / 2:,.0f}")
         (line,) = [each for each in readme.splitlines() if each.startswith(words)]
-        assert line.endswith(f" {' to '.join(ends)} |"), line
-    ratios = evidence_of("lazy-requests")
-    for name, words in (
-        ("P2", "cost {:.2f} of the skyline that waits over all 768 pods"),
-        ("P11", "hardly repeat they cost {:.1f} times as much"),
-        ("P10", "and {:.2f} times with the rules"),
-        ("P4", "learned bits cost {:.2f} of the second"),
-    ):
-        assert words.format(ratios[name][0]) in " ".join(readme.split())
-    grid = waiting(3)
-    copies, waits = (
-        [grid[f"{front}@first", each]["turn_us"] for each in ("0", "-0.8")] for front in ("oracle", "skyline-repaired")
-    )
-    times = [copy / wait for copy, wait in zip(copies, waits, strict=True)]
-    assert f"{min(times):.1f} to {max(times):.1f} times the CPU of the skyline that waits" in " ".join(readme.split())
+        assert line.endswith(f"| {cells[0]} | {cells[1]} |"), line
+    ratios = evidence_of("reasons")
+    for name in ("P2", "P3", "P4", "P8", "P12", "P13", "P14", "P15", "P23", "P27"):
+        assert ratio(*ratios[name]) in " ".join(readme.split()), name
+    for head, words in (("empty", "{:.2f} and {:.2f} of the shards"), ("found", "{:.2f} and {:.2f} of the pods")):
+        shares = [waiting(0, "reasons")["none@first", each][f"later_{head}"] for each in POLICIES]
+        assert words.format(*shares) in " ".join(readme.split())
+
+
+def ratio(value: float, low: float, high: float) -> str:
+    digits = 1 if value > 2 else 2
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+REASONS = (
+    ("none", "no front"),
+    ("max-vectors-4", "four max vectors"),
+    ("skyline", "a skyline, kept up at once"),
+    ("skyline-repaired", "a skyline that waits"),
+    ("refused", "refused requests"),
+    ("reasons", "**reasons**"),
+    ("by-request-lazy", "bits learned from openings in vain"),
+    ("by-request@known", "a bit for each request, all given"),
+    ("copy", "**a copy of all nodes, in columns**"),
+)
+
+
+def test_what_fronts_cost_in_clusters_that_stay_full_is_what_the_page_says() -> None:
+    found = waiting(0, "reasons")
+    elsewhere = (
+        (2, "@next", POLICIES), (3, "@first", ("1.1 packed", "1.1 spread")), (3, "@next", ("1.1 packed", "1.1 spread")),
+        (4, "@first", ("spread",)), (5, "@first", ("none packed", "none spread")),
+        (5, "@first", ("all packed", "all spread")), (6, "@first", ("0.8",)), (6, "@first", ("0",)),
+        (6, "@first", ("-0.8",)),
+    )  # fmt: skip
+    for front, words in REASONS:
+        cells = []
+        for head, form in (
+            ("later_turn_us", ",.0f"),
+            ("later_opened_in_all", ",.2f"),
+            ("later_whole_cost_at_100_us", ",.0f"),
+            ("later_whole_cost_at_400_us", ",.0f"),
+            ("later_bytes", ",.0f"),
+        ):
+            cells.append(" and ".join(f"{found[f'{front}@first', each][head]:{form}}" for each in POLICIES))
+        assert f"| {words} | {' | '.join(cells)} |" in page()
+        cells = []
+        for table, order, levels in elsewhere:
+            there = [waiting(table, "reasons").get((front + order, level)) for level in levels]
+            cells.append(" and ".join(f"{each['later_whole_cost_at_100_us']:,.0f}" for each in there if each) or "-")
+        assert f"| {words} | {' | '.join(cells)} |" in page()
+
+
+@pytest.mark.parametrize(
+    ("table", "levels", "words"),
+    [
+        (0, POLICIES, "from {} µs on there"),
+        (5, ("all packed", "all spread"), "{} with DLRM's rules"),
+        (6, ("0", "-0.8"), "{} on synthetic clusters"),
+    ],
+)
+def test_from_which_price_reasons_cost_more_than_a_skyline_that_waits(
+    table: int, levels: tuple[str, str], words: str
+) -> None:
+    found, prices = waiting(table, "reasons"), []
+    for level in levels:
+        reasons, waits = (found[f"{name}@first", level] for name in ("reasons", "skyline-repaired"))
+        more = reasons["later_opened_in_all"] - waits["later_opened_in_all"]
+        prices.append((waits["later_turn_us"] - reasons["later_turn_us"]) / more)
+    assert words.format(f"{min(prices):,.0f} to {max(prices):,.0f}") in page()
 
 
 def test_what_fronts_cost_in_turns_is_what_the_page_says() -> None:
@@ -297,7 +359,7 @@ def test_what_learned_requests_cost_is_what_the_page_says() -> None:
         assert f"| {words} | {' | '.join(cells)} |" in page()
 
 
-@pytest.mark.parametrize("study", ["lazy-requests", "compiled-waiting"])
+@pytest.mark.parametrize("study", ["lazy-requests", "compiled-waiting", "reasons"])
 def test_each_prediction_of_studies_in_turns_stands_on_the_page(study: str) -> None:
     for name, (value, low, high) in evidence_of(study).items():
         digits = 1 if value > 2 else 2

@@ -44,6 +44,7 @@ LATER = (
     *("constraints", "watched", "watched-synthetic", "range-filter", "compiled-fronts"),
     *("bounded-skyline", "bounded-skyline-cost", "by-request", "lazy-skyline", "lazy-requests", "prediction-curves"),
     "compiled-waiting",
+    "reasons",
 )
 
 

@@ -345,8 +345,6 @@ def test_the_readme_names_the_skylines_strongest_rival_and_the_mode_of_the_run()
     design = Emptiness().load("quick").raw["blocks"]["openb"]
     assert report["mode"] == "quick" and len(design["quick"]["list"]) == 5 and len(design["full"]["list"]) == 23
     told = " ".join((DOCS / "../README.md").read_text(encoding="utf-8").split())
-    copied = "Against a skyline kept up at once the copy takes a third to a fourth of the CPU in numpy; compiled about as much,"
-    assert f"{copied} up to a thousand nodes and one change a request." in told
     assert "Bits of given requests take an eighth of a skyline's work to keep up (in numpy; half, compiled)" in told
     kept_up = {
         each["name"]: each
