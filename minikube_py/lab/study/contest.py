@@ -98,7 +98,7 @@ class Contest(Study):
         for name in design.candidates(unit.block):
             try:
                 # Of its own, so that nobody can change what the others get.
-                made = self.candidate(name, copy.deepcopy(world), design, levels)
+                made = self.candidate(name, blind(world), design, levels)
                 threads.require_none()
                 there[name] = made
                 reports[name] = {"asked": [], "wrong": 0, "figures": {}}
@@ -179,6 +179,15 @@ class Contest(Study):
             f"Intervals: {share:g} %, by Student's t over clusters (seeds): each is one value, however many requests "
             "it was asked. Batches that a candidate or its rival did not finish are compared with nothing."
         )
+
+
+def blind(world: Any) -> Any:
+    """A copy whose batches, if they are a list or a tuple, lack the answers."""
+    copied = copy.deepcopy(world)
+    batches = copied.batches
+    if type(batches) in (list, tuple) and "batches" in getattr(copied, "__dict__", ()):
+        vars(copied)["batches"] = type(batches)(each._replace(right=None) for each in batches)
+    return copied
 
 
 class _Span:

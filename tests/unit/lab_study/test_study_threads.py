@@ -1,4 +1,4 @@
-"""A candidate that leaves threads at work, for which its rivals would pay."""
+"""What a candidate leaves to its rivals, threads at work, and what it must not get, the answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minikube_py.lab.study.contest import Batch, Contest
+from minikube_py.lab.study.contest import Batch, Contest, blind
 from minikube_py.lab.study.threads import LeftAtWork
 
 MAY_END = threading.Event()
@@ -103,3 +103,11 @@ def test_who_leaves_a_thread_is_left_out_and_named(made: Any, monkeypatch: pytes
 def test_a_thread_that_does_not_end_ends_the_unit(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LeftAtWork, match="the others' times would be wrong"):
         measured(made, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_the_world_that_a_candidate_gets_has_no_answers(kind: Any) -> None:
+    world = SimpleNamespace(batches=kind([Batch([1, 2], [True, False], [3])]), free=[4])
+    given = blind(world)
+    assert given.batches == kind([Batch([1, 2], None, [3])]) and given.free == [4] and given.free is not world.free
+    assert world.batches[0].right == [True, False]
