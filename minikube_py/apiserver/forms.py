@@ -78,7 +78,9 @@ def _form_of(accepted: _Accepted) -> Form | None:
     media_type, params = accepted
     if media_type in ("*/*", "application/*"):
         media_type = JSON
-    if media_type not in SERVED or (params.get("stream") or "watch") != "watch":
+    stream = params.get("stream", "")
+    if media_type not in SERVED or (stream and (stream != "watch" or media_type == YAML)):
+        # YAML has no form for streams.
         return None
     kind, group, version = params.get("as", ""), params.get("g", ""), params.get("v", "")
     if not _TRANSFORMS & params.keys():
