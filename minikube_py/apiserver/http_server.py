@@ -178,7 +178,8 @@ class HttpServer:
 
     def stalled(self, connection: Connection) -> None:
         """Its client reads more slowly than it is written to."""
-        connection.stalled_since_s = self._stalled[connection] = self._clock.monotonic_s()
+        if connection not in self._stalled:
+            connection.stalled_since_s = self._stalled[connection] = self._clock.monotonic_s()
         held_bytes = connection.stalled_bytes + connection.body_bytes
         self.unsent.hold(connection, connection.user, held_bytes)
         while (slow := self.unsent.loser()) is not None:

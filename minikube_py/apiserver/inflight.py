@@ -84,15 +84,20 @@ async def within(
     if left_s <= 0:
         return out_of_time()
     handling, ending = asyncio.create_task(handle(request)), asyncio.create_task(clock.sleep(left_s))
+    taken = False
     try:
         await asyncio.wait((handling, ending), return_when=asyncio.FIRST_COMPLETED)
         if not handling.done():
             late.add(handling)
             handling.cancel()
-        return await handling
+        response = await handling
+        taken = True
+        return response
     finally:
-        handling.cancel()
         ending.cancel()
+        if not handling.cancel() and not taken and not handling.cancelled() and handling.exception() is None:
+            # Whoever asked has gone just now.
+            handling.result().sent()
 
 
 def out_of_time() -> Response:

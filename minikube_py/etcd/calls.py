@@ -89,6 +89,10 @@ class Call:
             self._begin(data[PREFIX_BYTES:])
             return
         self._owed_bytes += len(data)
+        if self.begun and not self.route.takes_stream:
+            # It is under way, so it must not be told that there was too much: it may have been done.
+            self._take()
+            return
         if self._messages is None:
             self._messages = Messages(self.connection.server.limits.message_bytes_max, self.head.encoding)
         messages, before = self._messages, self._messages.held_bytes

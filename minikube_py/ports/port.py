@@ -341,7 +341,7 @@ class Port:
         """Closes the connection that has waited longest for its client, of the user who has most."""
         most, own = self._users.most(), 0 if preferred else self._users.of(user)
         # With less between them, two users would take the same place from each other in turns.
-        if self._users.of(most) <= own + (own > 0):
+        if self._users.of(most) <= own + (not preferred):
             return False
         self._end(min(self._users.holders(most), key=lambda each: each.since_s), "connections_max")
         return True

@@ -25,7 +25,10 @@ class Shares(Generic[Holder]):
         self._of_user: dict[str, dict[Holder, None]] = {}
 
     def hold(self, holder: Holder, user: str, amount: int) -> None:
-        """`holder` has this much now."""
+        """`holder` has this much now; with nothing it is no holder."""
+        if amount <= 0:
+            self.let_go(holder)
+            return
         user, before = self._by_holder.get(holder, (user, 0))
         self._by_holder[holder] = user, amount
         self._by_user[user] += amount - before

@@ -97,6 +97,8 @@ class HashCheck:
         while True:
             await member.clock.sleep(member.config.check_s)
             if not member.replica.leading or member.replica.alone or member.state.version < ALARMS:
+                # What was found before may be so no longer, and nobody looks.
+                self.difference = ""
                 continue
             verdict = await self._compare()
             if verdict != Verdict() and verdict == await self._compare():

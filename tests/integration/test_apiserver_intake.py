@@ -102,6 +102,8 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     core = Core(tmp_path, LIMITS)
     core.tokens["scheduler-token"] = SCHEDULER
     core.tokens["other-token"] = User("other", groups=("system:masters", "system:authenticated"))
+    for number in range(LIMITS.connections_max):
+        core.tokens[f"token-{number}"] = User(f"user-{number}", groups=("system:authenticated",))
     core.tokens["guest-token"] = User("guest", groups=("system:authenticated",))
     await core.start()
     http = HttpServer(core.api)
@@ -558,3 +560,33 @@ async def test_an_option_that_says_follow_takes_no_request_out_of_the_limits(ser
     for query in ("", "?follow=true", "?follow"):
         peer.send("POST", f"{MAPS}{query}", b'{"metadata": {"name": "m"}}', token="scheduler-token")
         assert (await peer.answer())[0] == 429
+
+
+async def test_who_writes_on_while_a_client_reads_nothing_does_not_begin_its_time_again(served: Served) -> None:
+    """As the two streams of a session do; and whoever waits behind it is ended in time, too."""
+    await served.core.done("POST", MAPS, {"metadata": {"name": "m"}, "data": {"x": "y" * 1_000_000}})
+    for _ in range(2):
+        peer = await served.peer()
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(16):
+            peer.send("GET", f"{MAPS}/m")
+        await served.until(lambda: len(served.http._stalled) == len(served.peers))
+    first = next(iter(served.http._stalled))
+    since_s = served.http._stalled[first]
+    served.http.stalled(first)
+    assert served.http._stalled[first] == since_s
+    served.later(LIMITS.write_timeout_s)
+    assert served.http.refused["write_timeout_s"] == 2
+
+
+async def test_users_with_one_connection_each_take_none_from_each_other(served: Served) -> None:
+    many = [await served.peer() for _ in range(LIMITS.connections_max)]
+    for number, peer in enumerate(many):
+        peer.send("GET", "/version", token=f"token-{number}")
+        assert (await peer.answer())[0] == 200
+    more = await served.peer()
+    more.send("GET", "/version", token="guest-token")
+    assert (await more.answer())[0] == 429
+    administrator = await served.peer()
+    administrator.send("GET", "/version")
+    assert (await administrator.answer())[0] == 200

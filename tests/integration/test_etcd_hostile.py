@@ -305,3 +305,19 @@ def test_connections_end_with_the_server_and_are_told_so(tmp_path: Path) -> None
     assert found is not None and struct.unpack(">LL", found.payload[:8]) == (1, 0)
     assert some.next() is None
     some.socket.close()
+
+
+def test_a_put_that_is_under_way_is_not_told_that_there_was_too_much(tmp_path: Path) -> None:
+    """Clients read that as a call that never began."""
+    with serving(tmp_path, Limits(messages_bytes_max=4096)) as (server, caller), peer(server) as bad:
+        put = message(pb.PutRequest(key=b"there", value=b"v" * 1000).SerializeToString())
+        data = request(1, path=PUT) + frame(DATA, 0, 1, put[:500]) + frame(DATA, 0, 1, put[500:])
+        # More than its message, and half-sent ones of the same address.
+        data += frame(DATA, 0, 1, bytes(900))
+        half = b"\0" + (1 << 20).to_bytes(4, "big") + bytes(1_500)
+        for stream in range(3, 11, 2):
+            data += request(stream, path=PUT) + frame(DATA, 0, stream, half)
+        bad.send(data)
+        assert bad.answer(1)["grpc-status"] == "0"
+        found = caller.call("KV/Range", pb.RangeRequest(key=b"there"))
+        assert found[0] == "ok" and found[1]["kvs"]

@@ -20,6 +20,8 @@ def test_the_loser_is_the_oldest_of_the_user_who_holds_most(steps: list[tuple[in
         else:
             shares.hold(holder, f"user {holder % 3}", amount)
             held[holder] = amount
+            if not amount:
+                del held[holder]
         while (loser := shares.loser()) is not None:
             of_user = {user: sum(held[each] for each in held if each % 3 == user) for user in range(3)}
             assert of_user[loser % 3] == max(of_user.values())
@@ -32,3 +34,13 @@ def test_the_loser_is_the_oldest_of_the_user_who_holds_most(steps: list[tuple[in
     for holder in list(held):
         shares.let_go(holder)
     assert (shares.total, shares.most()) == (0, "")
+
+
+def test_who_holds_nothing_loses_nothing() -> None:
+    shares: Shares[str] = Shares(100)
+    shares.hold("watch", "u", 10)
+    shares.hold("watch", "u", 0)
+    shares.hold("body", "u", 200)
+    assert shares.loser() == "body"
+    shares.let_go("body")
+    assert shares.total == 0 and shares.loser() is None and not list(shares.holders("u"))
