@@ -173,11 +173,8 @@ def _own_modules(folder: Path) -> Iterator[None]:
 
 
 def _close(names: set[str]) -> list[str]:
-    """Loaded modules of those names, and within them. A file is loaded again and again, and a process has thousands of
-    modules: all are walked only for packages."""
-    loaded = names & sys.modules.keys()
-    within = tuple(f"{name}." for name in sorted(loaded) if hasattr(sys.modules[name], "__path__"))
-    return sorted(loaded) + [name for name in sys.modules if within and name.startswith(within) and name not in loaded]
+    """Loaded modules of those names, and within them, also where the package itself is loaded no more."""
+    return [name for name in list(sys.modules) if name in names or name.partition(".")[0] in names]
 
 
 def _elsewhere(folder: Path) -> set[str]:

@@ -28,8 +28,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "flow: a least flow is lowered to what the arc carries", FLOW, "flow/graph.py",
-        "own.lower[arc] = lower",
-        "own.lower[arc] = min(lower, capacity)",
+        "        if of.min_flow > of.capacity:\n",
+        "        of = of._replace(min_flow=min(of.min_flow, of.capacity))\n        if of.min_flow > of.capacity:\n",
         "a model says a number once, for classes of any size",
     ),
     SchedulerMutant(

@@ -20,6 +20,7 @@ from minikube_py.scheduler.flow import solvers
 from minikube_py.scheduler.flow.problem import COST_MAX, Infeasible, Problem, faults, reduced
 from minikube_py.scheduler.flow.shortest_paths import successive_shortest_paths
 from minikube_py.scheduler.flow.solvers import NUMPY, available, solver_named
+from minikube_py.scheduler.framework import IntArray
 
 COSTS = st.one_of(st.integers(-3, 12), st.sampled_from((0, 1, 2_560_000, COST_MAX, -COST_MAX)))
 ROOM = st.one_of(st.integers(0, 5), st.sampled_from((0, 1, 1 << 31)))
@@ -128,6 +129,32 @@ def test_numpy_alone_is_always_there_and_others_say_what_they_need(monkeypatch: 
         solver_named("lemon")
     with pytest.raises(ConfigError, match=r"there is no solver 'simplex'; the solvers are: auto, numpy, "):
         solver_named("simplex")
+
+
+@pytest.mark.parametrize("error", [ImportError("no file"), AttributeError("_ARRAY_API"), SystemExit(1)], ids=repr)
+def test_a_package_that_cannot_be_loaded_keeps_no_other_solver_out(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = {"ortools.graph.python.min_cost_flow"}
+
+    def loaded(name: str) -> None:
+        if name in broken:
+            raise error
+
+    monkeypatch.setattr(solvers, "find_spec", lambda name: name)
+    monkeypatch.setattr(solvers, "import_module", loaded)
+    assert solver_named("auto").name == "lemon"
+    assert f"solver ortools is installed and cannot be loaded: {type(error).__name__}: {error} (" in caplog.text
+    with pytest.raises(ConfigError, match=f"solver ortools cannot be loaded: {type(error).__name__}: .*install it"):
+        solver_named("ortools")
+
+    def full(problem: Problem) -> IntArray:
+        raise solvers._NoRoom
+
+    problem = _of([2, 0, -2], [(0, 1, 2, 1), (1, 2, 2, 1)])
+    assert solvers._Reducing("lemon", full).solved(problem).by == "numpy", "nor in a round"
+    broken.add("pylmcf")
+    assert solver_named("auto") is NUMPY
 
 
 @pytest.mark.skipif(find_spec("pylmcf") is None, reason=f"pylmcf is not installed: {to_install('flow')}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import random
 import sys
@@ -149,6 +150,16 @@ def test_the_product_is_no_module_of_the_folder_around_it(tmp_path: Path, monkey
     outer, inner = map(made, folders)
     assert type(outer).__base__ is type(inner).__base__
     assert [each.__name__.partition("@")[0] for each in own_code.imported_from(tmp_path)] == ["model2"]
+
+
+def test_a_module_of_another_folder_whose_package_is_gone_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(files(tmp_path / "path", pack17__prices="CENTS = 1\n"))
+    importlib.import_module("pack17.prices")
+    del sys.modules["pack17"]
+    text = "import pack17.prices\nof = pack17.prices\n" + CLASS
+    assert made(files(tmp_path / "own", pack17__prices="CENTS = 2\n", model2=text)).cents == 2
 
 
 def test_places_are_looked_up_of_modules_with_a_name_of_the_folder_alone(

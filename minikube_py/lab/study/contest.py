@@ -98,8 +98,8 @@ class Contest(Study):
         for name in design.candidates(unit.block):
             try:
                 # Of its own, so that nobody can change what the others get.
-                made = self.candidate(name, blind(world), design, levels)
-                threads.require_none()
+                with threads.turn():
+                    made = self.candidate(name, blind(world), design, levels)
                 there[name] = made
                 reports[name] = {"asked": [], "wrong": 0, "figures": {}}
             except LeftAtWork:
@@ -115,8 +115,8 @@ class Contest(Study):
             order.append(self.turns(list(there), unit, number))
             for name in order[-1]:
                 try:
-                    self.ask(there[name], batch, reports[name])
-                    threads.require_none()
+                    with threads.turn():
+                        self.ask(there[name], batch, reports[name])
                 except LeftAtWork:
                     raise
                 except own_code.raised() as error:

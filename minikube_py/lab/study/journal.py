@@ -6,12 +6,14 @@ before there were checksums are read as they are, and go on without.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,8 @@ AGAIN: Final = "again"
 """How often a finished unit was measured once more; its first measurement counts."""
 SUM: Final = b',"sum":'
 SUMMED: Final = re.compile(rb',"sum":"[0-9a-f]{8}"}$')
+_NO_LOCKS: Final = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""Of file systems without locks."""
 Record = dict[str, Any]
 
 
@@ -73,29 +77,35 @@ class Journal:
         self.path, self._other = path, flag
         self.about: Record = dict(about or {})
         self.records: dict[str, Record] = {}
-        self.torn, self.summed = 0, True
+        self.torn, self.summed, self._lockless = 0, True, ""
         try:
-            if path.exists() and path.stat().st_size:
-                self._read(header, resume is not False)
-            elif resume:
+            if resume and not (path.exists() and path.stat().st_size):
                 raise StudyError(
                     f"nothing to resume or report: {path} is not there; begin without --resume and --report"
                 )
-            self._file = path.open("ab")
-            if alone:
-                self._lock()
+            with ExitStack() as stack:
+                self._file = stack.enter_context(path.open("ab"))
+                if alone:
+                    self._lock()
+                # What is read before it is locked, another run may add to.
+                if path.stat().st_size:
+                    self._read(header, resume is not False, alone)
+                else:
+                    self._write({**header, "about": self.about})
+                stack.pop_all()
         except OSError as error:
             raise StudyError(f"cannot use {path}: {error.strerror}; name {flag}") from error
-        if not self.records and not path.stat().st_size:
-            self._write({**header, "about": self.about})
 
     def _lock(self) -> None:
-        """Until it is closed, or the process ends. Raises: StudyError."""
+        """Until it is closed, or the process ends, where there are locks. Raises: StudyError."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._file.close()
             raise StudyError(f"another run adds to {self.path}; wait for its end, or name {self._other}") from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            self._lockless = error.strerror or str(error)
 
     def require_code(self, code: str) -> None:
         """Raises: StudyError, if the run began with another digest of code and data."""
@@ -109,6 +119,8 @@ class Journal:
     def notes(self) -> list[str]:
         """What a user should know of a journal that is gone on with."""
         found = []
+        if self._lockless:
+            found.append(f"note: {self.path} cannot be locked ({self._lockless}): let no second run add to it")
         if not self.summed:
             found.append(f"note: {self.path} is of a version without checksums: damage to it may not be seen")
         if self.torn:
@@ -127,7 +139,7 @@ class Journal:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def _read(self, header: Record, resume: bool) -> None:
+    def _read(self, header: Record, resume: bool, alone: bool) -> None:
         lines, self.summed = read_lines(self.path)
         first = lines[0] if lines else None
         if not first or {name: first.get(name) for name in header} != header:
@@ -146,11 +158,10 @@ class Journal:
         if not resume:
             found = len(self.records)
             raise StudyError(f"{self.path} holds {found} finished units; give --resume, or {self._other}")
-        whole = self.path.read_bytes()
-        if not whole.endswith(b"\n"):
+        if alone and not self.path.read_bytes().endswith(b"\n"):
             # Terminate a truncated line, so that the next one is separate.
-            with self.path.open("ab") as file:
-                file.write(b"\n")
+            self._file.write(b"\n")
+            self._file.flush()
 
 
 def _dumped(line: Record) -> bytes:

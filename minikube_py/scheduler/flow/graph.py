@@ -13,13 +13,13 @@ that may arrive is no node of the problem: the arcs of its machine classes lead 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
-from minikube_py.scheduler.flow.model import CostModel, EquivClass, Machines, ModelError, Task
+from minikube_py.scheduler.flow.model import Arc, CostModel, EquivClass, Machines, ModelError, Task
 from minikube_py.scheduler.flow.problem import Infeasible, Problem
 from minikube_py.scheduler.flow.solvers import Solved, Solver
 from minikube_py.scheduler.framework import BoolArray, IntArray
@@ -28,6 +28,8 @@ from minikube_py.scheduler.objects import PodInfo
 SINK = 0
 UNKNOWN = "(unknown)"
 _UNDER_WAY = -1
+SOLVES_MAX: Final = 64
+"""Of one graph, in search of the classes whose `min_flow` cannot be met: nobody else has a turn meanwhile."""
 
 
 class TaskClass(NamedTuple):
@@ -94,15 +96,13 @@ class _Ways(NamedTuple):
 
 class _Own:
     """A class's part of the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label); `lower`: by arc,
-    the least flow, which a class without supply could not have; `short`: the first of these arcs that is too small for
-    that, and what is said of it; `aside`: the price from its job's aggregator on."""
+    the least flow, which a class without supply could not have; `aside`: the price from its job's aggregator on."""
 
-    __slots__ = ("aside", "inner", "lower", "node", "parts", "pods", "short", "unscheduled")
+    __slots__ = ("aside", "inner", "lower", "node", "parts", "pods", "unscheduled")
 
     def __init__(self, node: int, pods: int) -> None:
         self.node = node
         self.pods = pods
-        self.short: tuple[str, str] | None = None
         self.aside = 0
         self.parts: list[_Part] = []
         self.inner: list[tuple[int, int, int, str]] = []
@@ -229,24 +229,31 @@ class Graph:
         return Problem(supply, start, end, capacity, cost, lower if lower.any() else None)
 
     def solved(self, classes: Sequence[TaskClass], problem: Problem, solver: Solver) -> tuple[Problem, Solved]:
-        """Without the classes whose `min_flow` cannot be met, beside those of the classes before them: these fail.
-        `classes`, `problem`: as built. Raises: Infeasible, for another reason."""
+        """Without the classes whose `min_flow` cannot be met together with those of the classes before them: these
+        fail, as do all that are left after SOLVES_MAX solves. `classes`, `problem`: as built. Raises: Infeasible, for
+        another reason."""
         try:
             return problem, solver.solved(problem)
         except Infeasible:
-            groups = [[number for number, own in enumerate(self._classes) if own is not None and own.lower]]
+            least = [number for number, own in enumerate(self._classes) if own is not None and own.lower]
         held: list[int] = []
-        while groups:
-            group = groups.pop()
+        # All together were just tried; the last solve is of what holds.
+        groups, solves = _halves(least), SOLVES_MAX - 2
+        while groups and solves:
+            group, solves = groups.pop(), solves - 1
             why = self._cannot(held + group, solver)
             if not why:
                 held += group
             elif len(group) > 1:
-                half = len(group) // 2
-                groups += [group[half:], group[:half]]
-            elif group:
-                beside = "" if self._cannot(group, solver) else ", beside those of other classes"
-                self._fail_minimum(group[0], classes[group[0]], f"{beside}: {why}")
+                groups += _halves(group)
+            else:
+                beside = f" together with those of {len(held)} classes before it" if held else ""
+                self._fail_minimum(group[0], classes[group[0]], f"cannot be met{beside}: {why}")
+        for number in (each for group in groups for each in group):
+            among = f"is among those of {len(least)} classes that cannot all be met"
+            self._fail_minimum(number, classes[number], f"{among}; {SOLVES_MAX} solves did not tell which can")
+        there = {own.node for own in self._classes if own is not None}
+        self._supply = [each for each in self._supply if each[0] in there]
         problem = self._problem()
         return problem, solver.solved(problem)
 
@@ -263,10 +270,9 @@ class Graph:
         assert own is not None
         arc, least = next(iter(own.lower.items()))
         label = next(label for known, _, _, label in own.inner if known == arc)
-        short = own.short or (label, f"min_flow is {least}, and cannot be met{why}")
-        self.failed[number] = Asking(self._model.name, each.name, each.task).fail(*short)
+        asking = Asking(self._model.name, each.name, each.task)
+        self.failed[number] = asking.fail(label, f"min_flow is {least}, and {why}")
         self._classes[number] = None
-        self._supply = [(node, count) for node, count in self._supply if node != own.node]
 
     def _lead_on(self) -> None:
         """Machine classes to which one node leads limit nothing that its arcs do not: these lead to the machines."""
@@ -345,7 +351,7 @@ class Graph:
             arc = asking.arc(f"task -> {ec}", model.task_to_equiv_class_aggregator, task, ec)
             if arc.capacity:
                 node = self._equiv_class(own, of, ec, machines, asking, seen)
-                self._inner(own, own.node, node, task.count, arc.cost, str(ec), arc.min_flow)
+                self._inner(own, own.node, node, arc._replace(capacity=task.count), str(ec), asking)
         preferred = asking.positions("task -> machine", len(machines), model.get_task_preference_arcs, task, machines)
         for position in () if preferred is None else preferred.tolist():
             machine = machines[position]
@@ -356,14 +362,14 @@ class Graph:
             place = self._place[of.slots[position : position + 1]]
             self._part(own, own.node, self._open(_Tier(1, place, np.array([room]), np.array([arc.cost]))), "")
 
-    def _inner(self, own: _Own, start: int, end: int, capacity: int, cost: int, label: str, lower: int = 0) -> None:
-        arc = self._add(start, end, capacity, cost)
+    def _inner(self, own: _Own, start: int, end: int, of: Arc, label: str, asking: Asking) -> None:
+        arc = self._add(start, end, of.capacity, of.cost)
         own.inner.append((arc, start, end, label))
-        if lower:
-            own.lower[arc] = lower
-            if lower > capacity and not own.short:
-                text = f"min_flow is {lower}, and the arc has room for {capacity} (the class has {own.pods} pods)"
-                own.short = label, text
+        if of.min_flow > of.capacity:
+            text = f"min_flow is {of.min_flow}, and the arc has room for {of.capacity} (the class has {own.pods} pods)"
+            raise asking.fail(label, text)
+        if of.min_flow:
+            own.lower[arc] = of.min_flow
 
     def _equiv_class(
         self, own: _Own, of: TaskClass, ec: EquivClass, machines: Machines, asking: Asking, seen: dict[Hashable, int]
@@ -379,7 +385,7 @@ class Graph:
             arc = asking.arc(f"{name} -> {other}", model.equiv_class_to_equiv_class, ec, other)
             if arc.capacity:
                 end = self._equiv_class(own, of, other, machines, asking, seen)
-                self._inner(own, node, end, arc.capacity, arc.cost, str(other), arc.min_flow)
+                self._inner(own, node, end, arc, str(other), asking)
         for tier in self._ways_from(of, ec, machines, asking):
             self._part(own, node, tier, name)
         seen[ec] = node
@@ -489,6 +495,12 @@ class Graph:
         """The price of leaving one of its pods unscheduled, up to the sink."""
         own = self._classes[number]
         return 0 if own is None else _price(problem, own.unscheduled) + own.aside
+
+
+def _halves(group: list[int]) -> list[list[int]]:
+    """In the order of a stack; of one, itself."""
+    half = len(group) // 2
+    return [each for each in (group[half:], group[:half]) if each]
 
 
 def _price(problem: Problem, arc: int) -> int:

@@ -70,10 +70,11 @@ def labels_that_matter(pod: PodInfo, topology: Topology, by_others: bool) -> Has
     return shun, pod.namespace, tuple(sorted(pod.labels.items()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Task:
     """Equal pods. `pod` is one of them, `count` their number; `waited_s` since that one's first attempt; `node` and
-    `ran_s` if they run, "" and 0 if they wait. Read-only: the graph counts by it."""
+    `ran_s` if they run, "" and 0 if they wait. Read-only: the graph counts by it. A subclass may have attributes of
+    its own."""
 
     pod: PodInfo
     count: int = 1
@@ -81,6 +82,17 @@ class Task:
     job: str = ""
     node: str = ""
     ran_s: float = 0.0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A frozen dataclass with slots would refuse attributes of subclasses, too.
+        if name in Task.__slots__ and hasattr(self, name):
+            raise AttributeError(f"{name} of a Task is read-only")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in Task.__slots__:
+            raise AttributeError(f"{name} of a Task is read-only")
+        object.__delattr__(self, name)
 
     @property
     def name(self) -> str:

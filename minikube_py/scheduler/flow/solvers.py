@@ -5,6 +5,7 @@ All find flows of equal cost; among several optimal flows each solver chooses it
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,11 +14,13 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from minikube_py.errors import to_install
+from minikube_py.own_code import raised, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow.problem import Infeasible, Problem, reduced
 from minikube_py.scheduler.flow.shortest_paths import successive_shortest_paths
 from minikube_py.scheduler.framework import IntArray
 
+logger = logging.getLogger(__name__)
 AUTO: Final = "auto"
 
 
@@ -45,7 +48,7 @@ class _NoRoom(Exception):
 
 class _Reducing:
     """`core` only gets problems without lower bounds and negative costs; one that raises _NoRoom leaves the problem to
-    the first other solver that is installed."""
+    the first other solver that can be loaded."""
 
     def __init__(self, name: str, core: Callable[[Problem], IntArray]) -> None:
         self.name = name
@@ -58,7 +61,7 @@ class _Reducing:
         try:
             return Solved(self._solve(problem), self.name)
         except _NoRoom:
-            return next(solver for name, solver in available().items() if name != self.name).solved(problem)
+            return _fastest(self.name).solved(problem)
 
     def _solve(self, problem: Problem) -> IntArray:
         simple, base, sign = reduced(problem)
@@ -112,18 +115,33 @@ def available() -> dict[str, Solver]:
     return {**found, NUMPY.name: NUMPY}
 
 
+def _fault(name: str) -> str:
+    """Why the package of a solver cannot be loaded; "" once it is."""
+    try:
+        for module in _WITH_PACKAGE.get(name, ())[:1]:
+            import_module(module)
+    except raised() as error:
+        return told(error)
+    return ""
+
+
+def _fastest(but: str = "") -> Solver:
+    for name, solver in available().items():
+        if name != but and not (why := _fault(name)):
+            return solver
+        if name != but:
+            logger.warning("solver %s is installed and cannot be loaded: %s; the next one is taken", name, why)
+    return NUMPY
+
+
 def solver_named(name: str) -> Solver:
-    """`auto` is the fastest installed solver. Its package is loaded now, not in the first round, which others would
-    wait for. Raises: ConfigError."""
-    there = available()
+    """`auto` is the fastest one that can be loaded. Its package is loaded now, not in the first round, which others
+    would wait for. Raises: ConfigError."""
     if name == AUTO:
-        name = next(iter(there))
-    if name in there:
-        try:
-            for module in _WITH_PACKAGE.get(name, ())[:1]:
-                import_module(module)
-        except (ImportError, OSError) as error:
-            raise ConfigError(f"solver {name} cannot be loaded: {error}; install it again, or take numpy") from error
+        return _fastest()
+    if name in (there := available()):
+        if why := _fault(name):
+            raise ConfigError(f"solver {name} cannot be loaded: {why}; install it again, or take numpy")
         return there[name]
     if name in _WITH_PACKAGE:
         module, extra, _ = _WITH_PACKAGE[name]

@@ -2,7 +2,9 @@
 
 import contextlib
 import csv
+import errno
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from minikube_py.lab.environment import Environment
 from minikube_py.lab.study import audit, runner, running, study_report
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 from minikube_py.lab.study.experiment import Absent
-from minikube_py.lab.study.journal import NAME, Journal, digest, of_study
+from minikube_py.lab.study.journal import NAME, Journal, digest, of_study, sealed
 from minikube_py.lab.study.registration import Registration
 from minikube_py.lab.study.running import StudyOptions, bench_rates
 from minikube_py.studies.bloom import candidates, compiled, matching
@@ -245,6 +247,58 @@ def test_a_journal_is_added_to_by_one_run_and_read_by_others(tmp_path: Path) -> 
             of_study(path, design, resume=True)
         of_study(path, design, resume=True, alone=False).close()
     of_study(path, design, resume=True).close()
+
+
+def unit_line(key: str) -> dict[str, Any]:
+    return {"key": key, "block": "b", "seed": 1, "levels": {}, "candidates": {}, "took_s": 1.0}
+
+
+def test_a_journal_is_read_once_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    design, path = small(), tmp_path / NAME
+    first, lock = of_study(path, design, resume=False), Journal._lock
+    first.add(unit_line("a"))
+
+    def ends_before(self: Journal) -> None:
+        first.add(unit_line("b"))
+        first.close()
+        lock(self)
+
+    monkeypatch.setattr(Journal, "_lock", ends_before)
+    with contextlib.closing(of_study(path, design, resume=True)) as journal:
+        assert list(journal.records) == ["a", "b"], "what is not known would be measured again"
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["a second run", "a report"])
+def test_a_line_that_another_run_writes_is_left_whole(alone: bool, tmp_path: Path) -> None:
+    design, path = small(), tmp_path / NAME
+    with contextlib.closing(of_study(path, design, resume=False)) as first:
+        whole = sealed(unit_line("a"))
+        first._file.write(whole[:9])
+        first._file.flush()
+        with pytest.raises(StudyError, match="another run") if alone else contextlib.nullcontext():
+            of_study(path, design, resume=True, alone=alone).close()
+        first._file.write(whole[9:] + b"\n")
+    with contextlib.closing(of_study(path, design, resume=True)) as journal:
+        assert list(journal.records) == ["a"] and journal.torn == 0
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS], ids=errno.errorcode.get)
+def test_a_file_system_without_locks_has_journals_all_the_same(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(file: Any, how: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("minikube_py.lab.study.journal.fcntl.flock", refused)
+    design, path = small(), tmp_path / NAME
+    with contextlib.closing(of_study(path, design, resume=False)) as journal:
+        journal.add(unit_line("a"))
+    with contextlib.closing(of_study(path, design, resume=True)) as journal:
+        assert list(journal.records) == ["a"]
+        assert journal.notes() == [f"note: {path} cannot be locked ({os.strerror(code)}): let no second run add to it"]
+    code = errno.EIO
+    with pytest.raises(StudyError, match=f"cannot use .*: {os.strerror(code)}; name another folder"):
+        of_study(path, design, resume=True)
 
 
 def test_of_a_unit_that_is_measured_twice_the_first_counts_and_it_is_said(tmp_path: Path) -> None:

@@ -26,12 +26,12 @@ from minikube_py.lab.plugins.model_laws import columns_of
 from minikube_py.scheduler.configuration.files import with_own
 from minikube_py.scheduler.flow import Arc, CostModel, Machines, Task
 from minikube_py.scheduler.flow.exchange import Offer, Relieved, exchanges
-from minikube_py.scheduler.flow.graph import Graph, TaskClass
+from minikube_py.scheduler.flow.graph import SOLVES_MAX, Graph, TaskClass
 from minikube_py.scheduler.flow.model import Arcs
 from minikube_py.scheduler.flow.models import model_named
 from minikube_py.scheduler.flow.problem import Problem
-from minikube_py.scheduler.flow.solvers import NUMPY
-from minikube_py.scheduler.framework import Code, CycleState, Status
+from minikube_py.scheduler.flow.solvers import NUMPY, Solved
+from minikube_py.scheduler.framework import Code, CycleState, IntArray, Status
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo, project_pod
 from minikube_py.scheduler.own import Guarded, OwnPlugin
 
@@ -113,6 +113,55 @@ def test_a_least_flow_takes_as_many_pods_as_it_says_or_fails_its_class(least: in
         assert len(list(graph.placements(0, solved.flow, problem))) == least
     else:
         assert f"min_flow is {least}, and the arc has room for {count}" in str(graph.failed[0])
+
+
+class Counted:
+    """A solver that tells how often it was asked."""
+
+    name = NUMPY.name
+
+    def __init__(self) -> None:
+        self.solves = 0
+
+    def solve(self, problem: Problem) -> IntArray:
+        return self.solved(problem).flow
+
+    def solved(self, problem: Problem) -> Solved:
+        self.solves += 1
+        return NUMPY.solved(problem)
+
+
+NO, YES = (2, [1, 0]), (2, [2, 2])
+"""Classes that cannot have two pods placed, and that can."""
+
+
+def least_of(least: int, given: list[tuple[int, list[int]]]) -> tuple[Graph, int, int]:
+    """The graph, how often the solver was asked, and how many pods were placed."""
+    classes, solver = classes_of(cluster := cluster_of(2), given), Counted()
+    graph = Graph(Least(least), cluster.columns)
+    problem, solved = graph.solved(classes, graph.build(classes), solver)
+    placed = sum(len(list(graph.placements(number, solved.flow, problem))) for number in range(len(classes)))
+    return graph, solver.solves, placed
+
+
+def test_a_least_flow_above_the_number_of_pods_is_found_without_a_solve() -> None:
+    graph, solves, placed = least_of(2, [(1, [9, 9])] * 100 + [YES])
+    assert solves == 1 and list(graph.failed) == list(range(100)) and placed == 2
+
+
+def test_classes_whose_least_flow_cannot_be_met_are_found_in_few_solves() -> None:
+    graph, solves, placed = least_of(2, [*[YES] * 9, NO, *[YES] * 10])
+    assert list(graph.failed) == [9] and placed == 2 * 19
+    assert "min_flow is 2, and cannot be met together with those of 9 classes before it: " in str(graph.failed[9])
+    assert solves <= 2 + 2 * math.ceil(math.log2(20))
+
+
+def test_the_search_for_least_flows_is_bounded_and_says_so() -> None:
+    graph, solves, placed = least_of(2, [YES, YES, *[NO] * 198])
+    assert solves == SOLVES_MAX and sorted(graph.failed) == list(range(2, 200)) and placed == 4
+    assert "and cannot be met together with those of 2 classes before it: " in str(graph.failed[2])
+    told = "min_flow is 2, and is among those of 200 classes that cannot all be met; 64 solves did not tell which can"
+    assert told in str(graph.failed[199]) and "pod default/p199" in str(graph.failed[199])
 
 
 class Repeating(Drawn):

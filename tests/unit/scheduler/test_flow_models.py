@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,36 @@ class Cluster:
 
 def task(count: int = 1, waited_s: float = 0.0, **more: Any) -> Task:
     return Task(pod("p", **more), count, waited_s, "job")
+
+
+class Priced(Task):
+    """Of a user."""
+
+    def __init__(self, price: int, count: int) -> None:
+        super().__init__(pod("p"), count)
+        self.price = price
+
+
+class Slotted(Task):
+    __slots__ = ("price",)
+
+    def __init__(self, price: int, count: int) -> None:
+        super().__init__(pod("p"), count)
+        self.price = price
+
+
+@pytest.mark.parametrize("kind", [Priced, Slotted])
+def test_a_task_may_have_more_attributes_and_keeps_its_own(kind: Any) -> None:
+    made = kind(7, 2)
+    for each in (copy.copy(made), copy.deepcopy(made), made):
+        assert (each.price, each.count, each.ran_s) == (7, 2, 0.0)
+        for field in fields(Task):
+            with pytest.raises(AttributeError, match=f"{field.name} of a Task is read-only"):
+                setattr(each, field.name, 1)
+            with pytest.raises(AttributeError, match=f"{field.name} of a Task is read-only"):
+                delattr(each, field.name)
+        each.price = 8
+        del each.price
 
 
 def labelled(**labels: str) -> dict[str, Any]:
