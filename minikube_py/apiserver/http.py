@@ -149,6 +149,8 @@ class Connection(asyncio.Protocol):
             return
         view = memoryview(data)
         for at in range(0, len(data), WRITE_BUFFER_BYTES):
+            if self.transport.is_closing():
+                return
             self.transport.write(view[at : at + WRITE_BUFFER_BYTES])
 
     # --- requests ---------------------------------------------------------------------------------------------------

@@ -408,6 +408,9 @@ class Runtime:
         finally:
             stop()
             typing.cancel()
+            if once:
+                # Before anybody asks whether the container is used: the task's callback comes later.
+                main.close_input()
 
     async def stop(self) -> None:
         tasks = [each.main.task for each in self._containers.values() if each.main is not None]

@@ -79,8 +79,8 @@ class Incoming(asyncio.BufferedProtocol):
 
     def authenticated(self, user: str = "", *, preferred: bool = False) -> bool:
         """False: the limit of connections is reached, and this one should be closed. `user`: who shares the limit with
-        others, by default the address. `preferred`: never closed for others, who are closed for it."""
-        return self.state == AUTHENTICATED or self._port.authenticate(self, user or self.peer, preferred)
+        others; without one, no other is closed for it. `preferred`: never closed for others, who are closed for it."""
+        return self.state == AUTHENTICATED or self._port.authenticate(self, user, preferred)
 
     def left(self) -> None:
         self._port.forget(self)
@@ -327,7 +327,7 @@ class Port:
     def authenticate(self, incoming: Incoming, user: str, preferred: bool) -> bool:
         if incoming.state != STRANGER:
             return False
-        if self.authenticated_count >= self.limits.connections_max and not self._make_room(user, preferred):
+        if self.authenticated_count >= self.limits.connections_max and not (user and self._make_room(user, preferred)):
             self.ended["connections_max"] += 1
             return False
         self._release(incoming)

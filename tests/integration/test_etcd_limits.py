@@ -69,6 +69,8 @@ def test_connections_beyond_the_bound_are_ended(small: Ours) -> None:
         more = Caller(f"127.0.0.1:{small.port}", unshared="more")
         stack.callback(more.close)
         assert more.call("KV/Range", pb.RangeRequest(key=b"a"))[0] == "UNAVAILABLE"
+        # Nobody who was there has lost a connection for it.
+        assert all(caller.call("KV/Range", pb.RangeRequest(key=b"a"))[0] == "ok" for caller in held)
         held[0].close()
         eventually(lambda: more.call("KV/Range", pb.RangeRequest(key=b"a"))[0] == "ok", "there is room")
 

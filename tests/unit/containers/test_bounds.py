@@ -166,6 +166,27 @@ def test_input_that_is_open_once_is_closed_after_its_first_client(once: bool, le
     assert run_virtually(run) == ((0, [b"a\n"]) if once else (None, [b"a\n", b"b\n"]))
 
 
+def test_a_first_client_that_leaves_before_it_types_closes_the_input_all_the_same() -> None:
+    async def run() -> bool:
+        runtime, given = Runtime(LoopClock()), pod("p", "cat", stdin=True)
+        given["spec"]["containers"][0]["stdinOnce"] = True
+        container = runtime.find(given, "c")
+
+        async def attached() -> None:
+            with runtime.use(container):
+                await runtime.attach(container, Streams(asyncio.Event().wait, nothing, nothing, False))  # type: ignore
+
+        first = asyncio.create_task(attached())
+        await asyncio.sleep(1)
+        first.cancel()
+        await asyncio.sleep(1)
+        same = runtime.find(given, "c") is container
+        await runtime.stop()
+        return same
+
+    assert run_virtually(run)
+
+
 def test_output_without_an_end_is_cut_and_the_log_is_bounded() -> None:
     async def run() -> tuple[int, int]:
         runtime = Runtime(LoopClock())
