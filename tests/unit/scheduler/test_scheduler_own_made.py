@@ -29,7 +29,7 @@ def _read_all(handle: Any) -> None:
     """Every member of a Handle; those about a pod are only looked up, since a constructor knows none."""
     asked = {
         "informer": lambda each: each(ResourceRef("", "v1", "configmaps"), dict),
-        "polled": lambda each: each(ResourceRef("metrics.k8s.io", "v1beta1", "nodes")),
+        "polled": lambda each: each(ResourceRef("metrics.k8s.io", "v1beta1", "nodes"), dict),
         "pod": lambda each: each("default/p"),
         "allow_waiting_pod": lambda each: each("u", "Mine"),
         "reject_waiting_pod": lambda each: each("u", "Mine", "no"),
