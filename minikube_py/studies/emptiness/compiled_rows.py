@@ -13,7 +13,7 @@ import numpy as np
 
 from minikube_py.index.filters.front import Bools
 from minikube_py.index.structure import MISSING, IntArray
-from minikube_py.studies.emptiness.fronts import LEAST_SIDE
+from minikube_py.studies.emptiness.fronts import LEAST_SIDE, VOLUME_MAX
 
 Jit = Callable[[Any], Any]
 Ask = Callable[[IntArray, Bools], Any]
@@ -263,7 +263,7 @@ def _volume(jit: Jit) -> Any:
         product = 1.0
         for each in range(len(scale)):
             product *= max(one[each], other[each]) / scale[each] + LEAST_SIDE
-        return product
+        return min(product, VOLUME_MAX)
 
     return jit(volume)
 

@@ -24,6 +24,8 @@ MOST_CELLS: Final = 1 << 16
 KEY_BITS: Final = 16
 LEAST_SIDE: Final = 0.02
 """Added to each side of a box, as a share of the largest value, so that those without extent in a dimension differ."""
+VOLUME_MAX: Final = 1e300
+"""Of many dimensions in which values have risen far above the largest: more would not be a number."""
 
 
 class Oracle(Table):
@@ -310,7 +312,8 @@ class BoundedSkyline(Table):
         self._rows[shard, : len(vectors)] = vectors
 
     def _volumes(self, vectors: IntArray) -> Any:
-        return (vectors / self._scale + LEAST_SIDE).prod(axis=-1)
+        with np.errstate(over="ignore"):
+            return np.minimum((vectors / self._scale + LEAST_SIDE).prod(axis=-1), VOLUME_MAX)
 
     def size_bytes(self) -> int:
         return (int(np.count_nonzero(self._rows[:, :, 0] != MISSING)) * self.point_bits + 7) // 8
