@@ -121,7 +121,7 @@ class World(ABC):
                 self.names.setdefault(each["metadata"]["name"].rpartition("-")[2], f"R{each['revision']}")
             for each in objects:
                 # Upstream's are in the order of a Go map.
-                (each.get("spec") or {}).get("volumes", []).sort(key=str)
+                (each.get("spec") or {}).get("volumes", []).sort(key=lambda volume: volume["name"])
                 name = self.plain(f"{kind.plural} {each['metadata']['name']}")
                 plain = json.loads(self.plain(json.dumps(normal(self.kept(each)))))
                 named = found.setdefault(self.of(each), {}).setdefault(name, [])

@@ -13,11 +13,8 @@ from typing import Any
 
 from patience import PATIENCE_S
 
-ASKED_EVERY_S = 0.2
-"""Both servers share the machine with who asks: asked without a pause, they have less time for what is waited for. At a
-twentieth of a second most of a run was questions."""
-ACTS_EVERY_S = 0.1
-"""What a script plays, as kubelets, looks for work this often."""
+ASKED_EVERY_S = ACTS_EVERY_S = 0.05
+"""Both servers share the machine with who asks: asked without a pause, they have less time for what is waited for."""
 RESTS_S = 1.5
 """As long as nothing changes: longer than controllers put off the syncs of what is busy."""
 
