@@ -21,7 +21,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from minikube_py.containers.spdy import STREAMS_MAX, Data, Ended, Malformed, Opened, Spdy
-from minikube_py.env import turns
+from minikube_py.env import Slices, turns
 
 log = logging.getLogger(__name__)
 UNREAD_BYTES_MAX: Final = 256 << 10
@@ -284,7 +284,8 @@ class WebSocket:
         self._frames = WebSocketFrames(ConnectionType.SERVER)
         self._messages: deque[bytes] = deque()
         self._message = bytearray()
-        self._message_frames = self._read_count = 0
+        self._message_frames = 0
+        self._slices = Slices(_MESSAGES_AT_ONCE)
         self._ended = False
 
     async def read(self) -> bytes:
@@ -306,9 +307,7 @@ class WebSocket:
         if not self._messages:
             return b""
         # One write can bring thousands, and whoever reads them waits for nothing between two of them.
-        self._read_count += 1
-        if self._read_count % _MESSAGES_AT_ONCE == 0:
-            await turns().next(_MESSAGES_AT_ONCE)
+        await self._slices.spend()
         message = self._messages.popleft()
         self.unread.hold(-len(message))
         return message

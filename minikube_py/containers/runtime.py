@@ -401,7 +401,6 @@ class Runtime:
         once = bool(container.spec.get("stdinOnce")) and streams.read is not nothing
         typing = asyncio.get_running_loop().create_task(_type(streams.read, main.type))
         if once:
-            # Also when its client is gone.
             typing.add_done_callback(lambda _: main.close_input())
         try:
             return await main.wait()
@@ -409,7 +408,7 @@ class Runtime:
             stop()
             typing.cancel()
             if once:
-                # Before anybody asks whether the container is used: the task's callback comes later.
+                # Its client may be gone, and the callback comes only after somebody asks whether the container is used.
                 main.close_input()
 
     async def stop(self) -> None:

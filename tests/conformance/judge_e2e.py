@@ -16,10 +16,8 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,9 +28,9 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(each) for each in (HERE.parent / "support", ROOT / "tools", ROOT)]
 
 import upstream_build  # noqa: E402
+from up_process import Up  # noqa: E402
 
 RESULTS, PAGE = HERE / "data" / "e2e.json", ROOT / "docs" / "reference" / "e2e-tests.md"
-START_TIMEOUT_S, STOP_TIMEOUT_S = 120, 60
 NODES = 3
 HARMLESS = ("--provider=skeleton", f"--allowed-not-ready-nodes={NODES}", "--system-pods-startup-timeout=10s",
             "--node-schedulable-timeout=20s", "--minStartupPods=0", "--disable-log-dump=true",
@@ -42,21 +40,14 @@ RAN = ("passed", "failed", "panicked", "timedout", "interrupted", "aborted")
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Path]:
-    """Ours, started as by a user; yields its kubeconfig."""
-    kubeconfig = folder / "kubeconfig"
-    command = [sys.executable, "-m", "minikube_py", "up", f"--nodes={NODES}", "--port=0",
-               "--enable-admission-plugins=ServiceAccount", f"--kubeconfig={kubeconfig}"]  # fmt: skip
-    with (folder / "up.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+    """Ours, started as by a user; yields its kubeconfig. What it complained of is in up.log."""
+    running = Up(f"--nodes={NODES}", "--enable-admission-plugins=ServiceAccount", f"--kubeconfig={folder / 'kubeconfig'}")
     try:
-        ends_s = time.monotonic() + START_TIMEOUT_S
-        while "ready" not in (folder / "up.log").read_text():
-            assert process.poll() is None and time.monotonic() < ends_s, (folder / "up.log").read_text()
-            time.sleep(0.2)
-        yield kubeconfig
+        assert running.ready(), running.errors
+        yield running.kubeconfig
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(STOP_TIMEOUT_S)
+        running.end()
+        (folder / "up.log").write_text("\n".join([*running.lines, *running.errors]))
 
 
 def run(program: Path, kubeconfig: Path, focus: str, skip: str, folder: Path, timeout: str) -> dict[str, str]:

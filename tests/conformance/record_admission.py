@@ -12,7 +12,6 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "sup
 import upstream  # noqa: E402
 from admission_suites import DATA, SUITES, sent, told  # noqa: E402
 from asking import Server  # noqa: E402
+from patience import eventually  # noqa: E402
 from webhook_server import serving  # noqa: E402
 
 WAIT_S = 30
@@ -35,10 +35,7 @@ def record(name: str) -> dict[str, Any]:
         for ask in suite.made:
             assert server.ask(ask).code < 300 or name in ("policies", "mutations"), ask
         for ask, word in suite.known:
-            deadline_s = time.monotonic() + WAIT_S
-            while word not in server.ask(ask).body:
-                assert time.monotonic() < deadline_s, f"{ask} is not known"
-                time.sleep(0.2)
+            eventually(lambda ask=ask, word=word: word in server.ask(ask).body, f"{ask} is known", WAIT_S)
         answers = [told(server.ask(ask), name) for ask in suite.asks]
         return {"answers": answers, "sent": sent(hooks.sent["them"])}
 

@@ -172,9 +172,16 @@ def test_a_first_client_that_leaves_before_it_types_closes_the_input_all_the_sam
         given["spec"]["containers"][0]["stdinOnce"] = True
         container = runtime.find(given, "c")
 
+        async def silent() -> bytes:
+            await asyncio.Event().wait()
+            return b""
+
+        async def shown(_: bytes) -> None:
+            pass
+
         async def attached() -> None:
             with runtime.use(container):
-                await runtime.attach(container, Streams(asyncio.Event().wait, nothing, nothing, False))  # type: ignore
+                await runtime.attach(container, Streams(silent, shown, shown, False))
 
         first = asyncio.create_task(attached())
         await asyncio.sleep(1)
