@@ -8,6 +8,7 @@ one. A probe stops at the first row that fits, and upkeep reads a shard again wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -17,13 +18,13 @@ import numpy as np
 from minikube_py.errors import InvalidRequest, to_install
 from minikube_py.index.filters.front import Bools
 from minikube_py.index.structure import LOW, MISSING, IntArray, Point
-from minikube_py.studies.emptiness.by_request import ByRequest
+from minikube_py.studies.emptiness.by_request import ByRequest, LazyByRequest, Reasons, Refused
+from minikube_py.studies.emptiness.compiled_learning import by_request, copied, lazy_by_request, reasons, refused
 from minikube_py.studies.emptiness.compiled_rows import (
     Form,
     Jit,
     Loops,
     bounded_skyline,
-    by_request,
     reach_of,
     repaired_skyline,
     skyband,
@@ -32,6 +33,7 @@ from minikube_py.studies.emptiness.compiled_rows import (
 from minikube_py.studies.emptiness.fronts import (
     FRONTS,
     BoundedSkyline,
+    Copied,
     JointCells,
     MaxVectors,
     Oracle,
@@ -52,16 +54,18 @@ class CompiledFront:
         self.held = held
         self.front, self.bound = f"{held.front}@{SUFFIX}", held.bound
         held.points = np.ascontiguousarray(held.points)
-        loops = form_of(type(held))(held, jit)
-        self._ask, self._take = loops.ask, loops.take
-        # Compiled here, so that no measurement holds it.
-        self.passing(held.points[:0])
-        self.put_many(())
-        if loops.in_vain:
-            self.in_vain = loops.in_vain
-            read = held.rows_read
-            self.in_vain(0, held.points[0])
-            held.rows_read = read
+        form = form_of(type(held))
+        # Compiled by a copy, so that no measurement holds it, and nothing is learned by it.
+        tried = form(deepcopy(held), jit)
+        tried.ask(held.points[:0], np.ones((0, held.shards), dtype=np.bool_))
+        tried.take(np.zeros(0, dtype=np.int64), held.points[:0])
+        if tried.in_vain:
+            tried.in_vain(0, held.points[0])
+        if tried.find:
+            tried.find(held.points[0], 0, 0)
+        self._ask, self._take, in_vain, self._find = form(held, jit)
+        if in_vain:
+            self.in_vain = in_vain
 
     @property
     def rows_read(self) -> int:
@@ -73,7 +77,13 @@ class CompiledFront:
         return says
 
     def ask(self, asked: IntArray, start: int = 0) -> Iterator[int]:
-        yield from around(self.passing(asked[None])[0], start)
+        if self._find is None:
+            yield from around(self.passing(asked[None])[0], start)
+            return
+        wanted = np.maximum(asked, LOW)
+        for begin, end in ((start, self.held.shards), (0, start)):
+            while begin < end and (begin := self._find(wanted, begin, end) + 1):
+                yield begin - 1
 
     def put(self, slot: int, point: Point) -> None:
         self.put_many(((slot, point),))
@@ -343,7 +353,11 @@ FORMS: Final[Mapping[type[Table], Form]] = {
     RepairedSkyline: repaired_skyline,
     Skyband: skyband,
     BoundedSkyline: bounded_skyline,
+    LazyByRequest: lazy_by_request,
     ByRequest: by_request,
+    Reasons: reasons,
+    Refused: refused,
+    Copied: copied,
     Oracle: _scan,
     Table: _nothing,
 }

@@ -1,4 +1,4 @@
-"""Loops over rows that are compared with a request or with each other: skylines, skybands, and known requests.
+"""Loops over rows that are compared with a request or with each other: skylines and skybands.
 
 Each is what the numpy front of its name does, in the same order, so that sums and ties come out alike.
 """
@@ -21,12 +21,14 @@ Take = Callable[[IntArray, IntArray], Any]
 
 
 class Loops(NamedTuple):
-    """How a compiled front is asked, how it takes in changes (it returns how many nodes were read), and what it does
-    with a shard that was opened in vain; None for nothing."""
+    """How a compiled front is asked, how it takes in changes (it returns how many nodes were read), what it does with a
+    shard that was opened in vain, and how a search finds the next shard that passes, from one shard up to another, or
+    -1; None for nothing, and for asking all shards at once."""
 
     ask: Ask
     take: Take
     in_vain: Callable[[int, IntArray], None] | None = None
+    find: Callable[[IntArray, int, int], int] | None = None
 
 
 Form = Callable[[Any, Jit], Loops]
@@ -411,76 +413,3 @@ def bounded_skyline(held: Any, jit: Jit) -> Loops:
         lambda asked, says: reach(rows, held.k, 1, counts, asked, says),
         lambda slots, news: bound(held.points, rows, held.k, held._scale, work, members, slots, news),
     )
-
-
-# -- requests that are known -----------------------------------------------------------------------------------
-
-
-@cache
-def _ask_known(jit: Jit) -> Any:
-    def ask_known(points: Any, rows: Any, fitting: Any, last: Any, count: Any, asked: Any, says: Any) -> Any:
-        """Looks each request up, row by row, and learns it if it is not there; returns how many nodes were read."""
-        read, dimensions, shards = 0, rows.shape[1], fitting.shape[1]
-        for request in range(len(asked)):
-            place, oldest = -1, 0
-            for row in range(count[0]):
-                each = 0
-                while each < dimensions and rows[row, each] == asked[request, each]:
-                    each += 1
-                if each == dimensions:
-                    place = row
-                    break
-                if last[row] < last[oldest]:
-                    oldest = row
-            if place < 0:
-                place = oldest
-                if count[0] < len(rows):
-                    place = count[0]
-                    count[0] += 1
-                rows[place] = asked[request]
-                fitting[place] = 0
-                for slot in range(len(points)):
-                    each = 0
-                    while each < dimensions and points[slot, each] >= asked[request, each]:
-                        each += 1
-                    fitting[place, slot % shards] += each == dimensions
-                read += len(points)
-            count[1] += 1
-            last[place] = count[1]
-            for shard in range(shards):
-                says[request, shard] = fitting[place, shard] > 0
-        return read
-
-    return jit(ask_known)
-
-
-@cache
-def _take_known(jit: Jit) -> Any:
-    def take_known(points: Any, rows: Any, fitting: Any, count: Any, slots: Any, news: Any) -> Any:
-        dimensions = rows.shape[1]
-        for change in range(len(slots)):
-            slot = slots[change]
-            for row in range(count[0]):
-                before = after = 0
-                while before < dimensions and rows[row, before] <= points[slot, before]:
-                    before += 1
-                while after < dimensions and rows[row, after] <= news[change, after]:
-                    after += 1
-                fitting[row, slot % fitting.shape[1]] += (after == dimensions) - (before == dimensions)
-            points[slot] = news[change]
-        return 0
-
-    return jit(take_known)
-
-
-def by_request(held: Any, jit: Jit) -> Loops:
-    """The table of numpy's keys is left as it was built: a row is found by its amounts."""
-    ask_known, take_known = _ask_known(jit), _take_known(jit)
-    rows, fitting, count = held._rows, held._fitting, held._count
-
-    def ask(asked: IntArray, says: Bools) -> None:
-        read = int(ask_known(held.points, rows, fitting, held._asked, count, asked, says))
-        held.rows_read += read
-        held.visited |= read > 0
-
-    return Loops(ask, lambda slots, news: take_known(held.points, rows, fitting, count, slots, news))

@@ -18,7 +18,7 @@ from minikube_py.index.filters.front import holding
 from minikube_py.index.structure import MISSING
 from minikube_py.lab.study.experiment import Absent, find
 from minikube_py.studies.emptiness import compiled as module
-from minikube_py.studies.emptiness import compiled_rows
+from minikube_py.studies.emptiness import compiled_learning, compiled_rows
 from minikube_py.studies.emptiness.check import _run, steps
 from minikube_py.studies.emptiness.compiled import CompiledFront, form_of, front_of, machine_code
 from minikube_py.studies.emptiness.fronts import FRONTS, JointCells, RangeFilter, RepairedSkyline
@@ -28,7 +28,7 @@ from minikube_py.studies.emptiness.table import Table
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/compiled-fronts.toml"
 
-WITHOUT = {"skyline-dirty", "by-request-lazy", "refused", "reasons", "copy"}
+WITHOUT = {"skyline-dirty"}
 """Those that are kept up otherwise than the loops do."""
 LOOPS = [each for each in FRONTS if each not in WITHOUT]
 QUICK = [each for each in LOOPS if not each.startswith("range-filter")]
@@ -107,13 +107,64 @@ def test_searches_behind_a_compiled_front_open_what_they_open_behind_the_numpy_o
         request = np.array(drawn.asked[number % len(drawn.asked)], dtype=np.int64)
         turns.append(Turn(request, holding(now, drawn.shards, request[None])[0], [(slot, point)]))
         now[slot] = point
-    for name in ("skyline-repaired", "skyline", "by-request"):
+    for name in ("skyline-repaired", "skyline", "by-request", "by-request-lazy", "refused", "reasons", "copy"):
         for order in ("", FIRST, NEXT) if turns else ():
             marks = [
                 Searching(front_of(name + form, np.array(drawn.points), drawn.shards), None, order).answer(turns)
                 for form in ("", "@compiled")
             ]
             assert (marks[0] == marks[1]).all(), name
+
+
+LEARNING = ("by-request", "by-request-lazy", "refused", "reasons")
+
+
+def learned(name: str, seed: int) -> None:
+    """Long searches in which places run short: what is held, and what takes its place, is the same throughout."""
+    rng = np.random.default_rng(seed)
+    points, shards = rng.integers(0, 7, (int(rng.integers(5, 60)), 4)), int(rng.integers(1, 6))
+    numpy, compiled = (
+        front_of(name + form, points, shards, {"most": 4} if name in LEARNING else {}) for form in ("", "@compiled")
+    )
+    menu = rng.integers(0, 8, (12, 4))
+    menu[rng.random(menu.shape) < 0.3] = MISSING
+    for number in range(150):
+        request, start = menu[rng.integers(12)], int(rng.integers(shards))
+        right = holding(numpy.points, shards, request[None])[0]
+        opened = list(numpy.ask(request, start))
+        assert opened == list(compiled.ask(request, start)), number
+        for shard in opened if hasattr(numpy, "in_vain") else ():
+            if not right[shard]:
+                numpy.in_vain(shard, request)
+                compiled.in_vain(shard, request)
+        changes = [(int(rng.integers(len(points))), tuple(rng.integers(0, 7, 4).tolist())) for _ in range(3)]
+        for slot, point in changes:
+            numpy.put(slot, point)
+        compiled.put_many(changes)
+        same(numpy, compiled, menu[:0] if name.startswith("by-request") else menu)
+        assert not hasattr(numpy, "_rows") or np.array_equal(numpy._rows, compiled._rows)
+        assert numpy.visited.tolist() == compiled.visited.tolist()
+        numpy.visited[:] = compiled.visited[:] = False
+
+
+@pytest.mark.parametrize("jit", [as_it_is, numbas])
+@pytest.mark.parametrize("name", [*LEARNING, "copy"])
+def test_what_a_compiled_front_learns_is_what_the_numpy_one_does(
+    name: str, jit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = jit if jit is as_it_is else jit()
+    monkeypatch.setattr(module, "machine_code", lambda: machine)
+    for seed in range(3 if jit is as_it_is else 12):
+        learned(name, seed)
+
+
+def test_a_reason_that_is_lowered_too_far_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would rule out a shard that has room."""
+    monkeypatch.setattr(module, "machine_code", lambda: as_it_is)
+    least = compiled_learning._least(as_it_is)
+    monkeypatch.setattr(compiled_learning, "_least", lambda jit: lambda *given: least(*given) - 1)
+    with pytest.raises(AssertionError):
+        learned("reasons", 1)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -206,7 +257,7 @@ def test_the_design_asks_each_front_both_ways_and_adds_prices() -> None:
     names = set(design.candidates("grid"))
     plain = {each for each in names if "@" not in each}
     later = {each for each in FRONTS if each.startswith(("bounded-skyline", "by-request", "skyline-"))}
-    later = (later | {"max-vectors-8", "max-vectors-16"}) - WITHOUT
+    later = (later | {"max-vectors-8", "max-vectors-16", "refused", "reasons", "copy"}) - WITHOUT
     assert set(QUICK) == plain | later
     assert {f"{each}@compiled" for each in names if "@" not in each} <= names == set(design.candidates("openb"))
     small = type(design)({**design.raw, "batches": 2, "requests_per_batch": 8, "changes_per_batch": 8}, "quick")
