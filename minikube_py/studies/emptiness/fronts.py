@@ -259,6 +259,53 @@ class DirtySkyline(RepairedSkyline):
         return reached(self._kept[shard : shard + 1], asked)[:, 0]
 
 
+class KeptSkyline(Copied):
+    """The exact one, kept up by what a change can alter: where a member loses something, only nodes below what it had
+    can come in. Columns hold all nodes, and the first of them members alone."""
+
+    front = "skyline-kept"
+
+    def __init__(self, points: IntArray, shards: int) -> None:
+        super().__init__(points, shards)
+        self._member: Bools = np.zeros((shards, self._rows), dtype=np.bool_)
+        for shard in range(shards):
+            nodes = self.points[shard::shards]
+            rows = _candidates(nodes, np.arange(len(nodes)), 1)
+            self._member[shard, rows] = True
+            self._show(shard, nodes)
+
+    def put(self, slot: int, point: Point) -> None:
+        shard, row = slot % self.shards, slot // self.shards
+        nodes = self.points[shard :: self.shards]
+        member, old = self._member[shard, : len(nodes)], nodes[row].copy()
+        super().put(slot, point)
+        new, lost = nodes[row], member[row] and bool((nodes[row] < old).any())
+        member[row] = False
+        rows = np.array([row])
+        if lost:
+            self.rows_read += len(nodes)
+            below: Bools = np.asarray((nodes <= old).all(axis=1) & ~member)
+            below[row] = True
+            rows = np.flatnonzero(below)
+        rows = rows[~(nodes[member][None] >= nodes[rows][:, None]).all(axis=2).any(axis=1)]
+        rows = rows[band(nodes[rows], rows, 1)]
+        if row in rows:
+            member &= ~(nodes <= new).all(axis=1)
+        member[rows] = True
+        self._show(shard, nodes)
+
+    def _show(self, shard: int, nodes: IntArray) -> None:
+        first = shard * self._rows
+        here = self._member[shard, : len(nodes)]
+        self._columns[0, first : first + len(nodes)] = np.where(here, nodes[:, 0], MISSING)
+
+    def size_bytes(self) -> int:
+        return (int(np.count_nonzero(self._member)) * self.point_bits + 7) // 8
+
+    def held_bytes(self) -> int:
+        return (int(np.count_nonzero(self._member)) * (self.point_bits + SLOT_BITS) + 7) // 8
+
+
 class BoundedSkyline(Table):
     """At most k vectors for each shard: its skyline, of which two are merged into their maximum until k are left; those
     whose maximum has the least volume beyond the sum of theirs. Each node is under one of the k.
@@ -498,6 +545,7 @@ FRONTS: Final[Mapping[str, tuple[type[Any], Mapping[str, int]]]] = {
     "range-filter-32": (RangeFilter, {"bits_a_node": 32}),
     "skyline": (Skyline, {}),
     "skyline-dirty": (DirtySkyline, {}),
+    "skyline-kept": (KeptSkyline, {}),
     "skyline-repaired": (RepairedSkyline, {}),
     "skyband-2": (Skyband, {"k": 2}),
     "skyband-4": (Skyband, {"k": 4}),

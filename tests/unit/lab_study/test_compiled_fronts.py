@@ -28,7 +28,7 @@ from minikube_py.studies.emptiness.table import Table
 
 DESIGN = Path(__file__).resolve().parents[3] / "docs/studies/compiled-fronts.toml"
 
-WITHOUT = {"skyline-dirty"}
+WITHOUT = {"skyline-dirty", "skyline-kept"}
 """Those that are kept up otherwise than the loops do."""
 LOOPS = [each for each in FRONTS if each not in WITHOUT]
 QUICK = [each for each in LOOPS if not each.startswith("range-filter")]
@@ -165,6 +165,22 @@ def test_a_reason_that_is_lowered_too_far_is_found(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(compiled_learning, "_least", lambda jit: lambda *given: least(*given) - 1)
     with pytest.raises(AssertionError):
         learned("reasons", 1)
+
+
+def test_a_skyline_that_is_kept_is_one_that_is_formed_again() -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        points, shards = rng.integers(0, 6, (int(rng.integers(1, 60)), 3)), int(rng.integers(1, 6))
+        formed, kept = front_of("skyline", points, shards), front_of("skyline-kept", points, shards)
+        asked = rng.integers(0, 7, (20, 3))
+        for _ in range(60):
+            slot, point = int(rng.integers(len(points))), tuple(rng.integers(0, 6, 3).tolist())
+            formed.put(slot, point)
+            kept.put(slot, point)
+            assert (formed.passing(asked) == kept.passing(asked)).all()
+            assert formed.size_bytes() == kept.size_bytes() and formed.held_bytes() == kept.held_bytes()
+            for start in range(shards):
+                assert list(formed.ask(asked[0], start)) == list(kept.ask(asked[0], start))
 
 
 @pytest.mark.parametrize("name", QUICK)
