@@ -27,6 +27,8 @@ STAGING = "v0.36.2"
 """The version under which Kubernetes publishes the libraries of its own repository."""
 ETCD = "v3.7.3"
 KWOK = "v0.8.0"
+CONTROLLER_RUNTIME = "v0.24.1"
+"""The release for this Kubernetes."""
 GO_LINE = "1.26.0"
 """The language version; an older Go fetches this toolchain by itself."""
 
@@ -39,6 +41,8 @@ BIN_VARIABLES = ("MINIKUBE_PY_UPSTREAM_BIN", "ORIGINAL_BIN")
 STAGES = "kwok-stages"
 """A folder beside the binaries: KWOK's own rules for nodes and pods, which are in its module, not in its binary."""
 PERF = "k8s.io/kubernetes/test/integration/scheduler_perf"
+ROOT = Path(__file__).resolve().parents[1]
+OPERATOR = "tests/conformance/operator"
 
 
 class UpstreamError(Exception):
@@ -57,13 +61,22 @@ class Program:
     """Built by `go test -c`."""
     by_name: bool = False
     """Built only when it is named: it takes minutes, and few checks need it."""
+    source: str = ""
+    """A folder of this repository with the main package, which is not of `module` then, but built on it."""
 
     @property
     def recipe(self) -> dict[str, str]:
         """Everything that determines the result of a build."""
         told = {"package": self.package, "module": self.module, "version": self.version, "go": GO_LINE,
                 "ldflags": self.ldflags}  # fmt: skip
+        if self.source:
+            parts = hashlib.sha256(b"".join(path.read_bytes() for path in self.files))
+            told |= {"source": parts.hexdigest(), "beside": KUBERNETES}
         return told | ({"build": " ".join(self.build)} if self.test else {})
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted((ROOT / self.source).glob("*.go")) if self.source else []
 
     @property
     def build(self) -> tuple[str, ...]:
@@ -95,6 +108,7 @@ PROGRAMS: Mapping[str, Program] = {
         Program("etcdutl", "go.etcd.io/etcd/etcdutl/v3", "go.etcd.io/etcd/etcdutl/v3", ETCD),
         Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", KWOK),
         Program("e2e.test", "k8s.io/kubernetes/test/e2e", "k8s.io/kubernetes", KUBERNETES, test=True, by_name=True),
+        Program("fleet-operator", ".", "sigs.k8s.io/controller-runtime", CONTROLLER_RUNTIME, source=OPERATOR),
         Program("sample-apiserver", "k8s.io/sample-apiserver", "k8s.io/sample-apiserver", STAGING, by_name=True),
         *map(kubernetes_program, ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")),
     )
@@ -150,7 +164,7 @@ def _take_over(program: Program, binary: Path) -> bool:
     lines = [line.split() for line in done.stdout.splitlines()]
     wanted = [program.module, program.version]
     fits = any(line[:1] in (["dep"], ["mod"]) and line[1:3] == wanted for line in lines)
-    if not fits or ["path", program.package] not in lines or program.test:
+    if not fits or ["path", program.package] not in lines or program.test or program.source:
         return False
     if program.name == "kwok" and not (bin_folder() / STAGES).is_dir():
         _keep_stages(program)
@@ -227,11 +241,18 @@ def go(arguments: Sequence[str], folder: str | Path) -> None:
 
 
 def write_module(folder: Path, program: Program) -> None:
-    """A module that requires this program alone, so that other requirements do not change its versions."""
+    """A module that requires this program alone, so that other requirements do not change its versions. A program of
+    this repository gets what it shares with Kubernetes in Kubernetes' versions, so that they are compiled once."""
     lines = ["module upstream", f"go {GO_LINE}", f"require {program.module} {program.version}"]
-    if program.of_kubernetes:
+    if program.source:
+        lines.append(f"require k8s.io/kubernetes {KUBERNETES}")
+    if program.of_kubernetes or program.source:
         lines += [f"replace {name} => {name} {STAGING}" for name in _staged()]
     (folder / "go.mod").write_text("\n".join(lines) + "\n")
+    for path in program.files:
+        shutil.copy(path, folder)
+    if program.source:
+        return
     imported = PERF if program.test else program.package
     (folder / "tools.go").write_text(f'//go:build tools\n\npackage tools\n\nimport _ "{imported}"\n')
     if program.test:

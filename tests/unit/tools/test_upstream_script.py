@@ -62,6 +62,20 @@ def test_libraries_in_the_repository_of_kubernetes_are_taken_as_published(tools:
     assert f"replace k8s.io/api => k8s.io/api {upstream_build.STAGING}" in text
 
 
+def test_a_program_of_this_repository_is_built_anew_when_its_source_changes(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(upstream_build, "ROOT", tmp_path)
+    (source := tmp_path / PROGRAMS["fleet-operator"].source).mkdir(parents=True)
+    for text, built in (("package main", 1), ("package main", 1), ("package main // another", 2)):
+        (source / "main.go").write_text(text)
+        build(["fleet-operator"])
+        assert builds(tools) == built
+    required = (upstream_build.bin_folder() / "fleet-operator").read_text()
+    assert f"require k8s.io/kubernetes {upstream_build.KUBERNETES}" in required
+    assert f"require sigs.k8s.io/controller-runtime {upstream_build.CONTROLLER_RUNTIME}" in required
+
+
 def test_upstreams_tests_keep_the_paths_of_their_sources(tools: Path) -> None:
     """They find files by them: with -trimpath every workload of scheduler_perf ended before its first pod."""
     program = upstream_build.scheduler_perf_program("misc")
