@@ -1,5 +1,5 @@
-"""The available structures, by name: those of this package, those of installed distributions, and those named as
-`FILE.py:CLASS` or `MODULE:CLASS` at the start of this process.
+"""The available structures, by name: those of this package, those of a study, those of installed distributions, and
+those named as `FILE.py:CLASS` or `MODULE:CLASS` at the start of this process.
 
 A distribution adds its own by an entry point of the group `minikube_py.structures`, whose name is the structure's:
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "minikube_py.structures"
+_PACKAGE: Final = "minikube_py.index.structures"
 
 FAMILY: Final[Mapping[str, str]] = {
     "scan": "scan:Scan",
@@ -32,13 +33,11 @@ FAMILY: Final[Mapping[str, str]] = {
     "max-tree": "max_tree:MaxTree",
     "cow-max-tree": "cow_max_tree:CowMaxTree",
     "kd-tree": "kd_tree:KdTree",
-    "bitmaps": "bitmaps:Bitmaps",
     "zones": "zones:Zones",
-    "joint-zones": "joint_zones:JointZones",
     "shapes": "shapes:Shapes",
     "sharded": "sharded:Sharded",
 }
-"""Name to module and class, in the order in which a report lists them."""
+"""Of this package: name to module and class, in the order in which a report lists them."""
 
 Options = Mapping[str, int | str]
 
@@ -48,24 +47,29 @@ class Catalogue(Mapping[str, type[Structure]]):
 
     def __getitem__(self, name: str) -> type[Structure]:
         """Raises: KeyError for an unknown name; BadCode."""
-        place = FAMILY.get(name)
+        place = f"{_PACKAGE}.{FAMILY[name]}" if name in FAMILY else built_in().get(name)
         if place is None and name in _ADMITTED:
             return _ADMITTED[name].kind
         if place is None:
             loaded: type[Structure] = own_code.load(_installed()[name])
             return loaded
         module, _, class_name = place.partition(":")
-        found: type[Structure] = getattr(import_module(f"minikube_py.index.structures.{module}"), class_name)
+        found: type[Structure] = getattr(import_module(module), class_name)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        yield from dict.fromkeys((*FAMILY, *_installed(), *_ADMITTED))
+        yield from dict.fromkeys((*built_in(), *_installed(), *_ADMITTED))
 
     def __len__(self) -> int:
-        return len({*FAMILY, *_installed(), *_ADMITTED})
+        return len({*built_in(), *_installed(), *_ADMITTED})
 
 
 STRUCTURES: Final = Catalogue()
+
+
+def built_in() -> dict[str, str]:
+    """Name to module and class: those of this package, then those that a study has. Logs of stores may name either."""
+    return {**{name: f"{_PACKAGE}.{place}" for name, place in FAMILY.items()}, **own_code.plugged("structures")}
 
 
 class _Admitted(NamedTuple):
@@ -88,7 +92,7 @@ def admit(target: str) -> str:
         if admitted.target == place:
             return name
     name, kind = _found(place)
-    if name in FAMILY or name in _installed():
+    if name in built_in() or name in _installed():
         raise InvalidRequest(f"{target}: {name} is a built-in structure; rename yours")
     if name in _ADMITTED:
         raise InvalidRequest(f"{target}: another structure is also named {name}; rename one of them")
@@ -117,7 +121,7 @@ def admitted() -> tuple[str, ...]:
 def _installed() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
-    return {point.name: point for point in entry_points(group=GROUP) if point.name not in FAMILY}
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in built_in()}
 
 
 def options_of(name: str) -> dict[str, int | str]:

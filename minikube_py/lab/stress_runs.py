@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minikube_py.control_plane.config import Step
 from minikube_py.errors import InvalidRequest, WrongUsage
-from minikube_py.index.catalogue import FAMILY, admit, build
+from minikube_py.index.catalogue import admit, build, built_in
 from minikube_py.lab import report
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.ledger import Misplaced
@@ -36,7 +36,7 @@ def variants(
 def _matchers(names: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for name in names:
-        found.update(dict.fromkeys((COLUMNS, *FAMILY) if name == FAMILY_FLAG else (admit(name),)))
+        found.update(dict.fromkeys((COLUMNS, *built_in()) if name == FAMILY_FLAG else (admit(name),)))
     for name in found:
         if name != COLUMNS:
             build(name, 1, {})

@@ -165,7 +165,7 @@ def measure(name: str, rows: int, correlation: float) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="1000,10000,100000")
-    parser.add_argument("--structures", default=",".join(catalogue.FAMILY))
+    parser.add_argument("--structures", default=",".join(catalogue.built_in()))
     parser.add_argument("--correlations", default=",".join(str(correlation) for correlation in CORRELATIONS))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

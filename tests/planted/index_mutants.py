@@ -160,19 +160,19 @@ MUTANTS: tuple[IndexMutant, ...] = (
         "a node is taken for its own sibling",
     ),
     IndexMutant(
-        "bitmaps: a kept state is written to", "bitmaps", "index/structures/bitmaps.py",
+        "bitmaps: a kept state is written to", "bitmaps", "studies/bloom/structures/bitmaps.py",
         "        if chunk.epoch != self._epoch:",
         "        if chunk.epoch > self._epoch:",
         "the copy before a write is left out",
     ),
     IndexMutant(
-        "bitmaps: the boundary bucket is not rechecked", "bitmaps", "index/structures/bitmaps.py",
+        "bitmaps: the boundary bucket is not rechecked", "bitmaps", "studies/bloom/structures/bitmaps.py",
         "        sure = may if levels[may] == low else may + 1",
         "        sure = may",
         "a threshold below the bound is taken for the bound",
     ),
     IndexMutant(
-        "bitmaps: a threshold at the high bound is taken to be above it", "bitmaps", "index/structures/bitmaps.py",
+        "bitmaps: a threshold at the high bound is taken to be above it", "bitmaps", "studies/bloom/structures/bitmaps.py",
         "levels[may] == high + 1",
         "levels[may - 1] == high",
         "a closed end taken as half-open",
@@ -238,13 +238,13 @@ MUTANTS: tuple[IndexMutant, ...] = (
         "enough is taken for all",
     ),
     IndexMutant(
-        "joint-zones: a cell is empty when the first of its points leaves", "joint-zones", "index/structures/joint_zones.py",
+        "joint-zones: a cell is empty when the first of its points leaves", "joint-zones", "studies/bloom/structures/joint_zones.py",
         "        if not count:",
         "        if change < 0:",
         "points are counted, and the count is not asked",
     ),
     IndexMutant(
-        "joint-zones: the bucket of the low bound is left out", "joint-zones", "index/structures/joint_zones.py",
+        "joint-zones: the bucket of the low bound is left out", "joint-zones", "studies/bloom/structures/joint_zones.py",
         "~up_to[first - 1] if first",
         "~up_to[first] if first",
         "off by one among the buckets",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from minikube_py.index import catalogue
-from minikube_py.index.catalogue import FAMILY, Options
+from minikube_py.index.catalogue import Options, built_in
 from minikube_py.index.structure import Structure
 from minikube_py.lab.conformance import history_text, program, work
 from minikube_py.lab.conformance.hosting import Hosting
@@ -55,8 +55,8 @@ class Kind(NamedTuple):
 
 KINDS = [
     Kind(name, options)
-    for name, place in FAMILY.items()
-    if find_spec(f"minikube_py.index.structures.{place.partition(':')[0]}")
+    for name, place in built_in().items()
+    if find_spec(place.partition(":")[0])
     for options in ({}, *SMALL.get(name, ()))
 ]
 

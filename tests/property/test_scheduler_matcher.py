@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_reference import STEPS, Lent, Run, nodes, pod_of, specs
 
-from minikube_py.index.catalogue import FAMILY, STRUCTURES
+from minikube_py.index.catalogue import STRUCTURES, built_in
 from minikube_py.index.structure import Box, Found
 from minikube_py.index.structures.scan import Scan
 from minikube_py.scheduler import cached_results, search, uncached
@@ -39,7 +39,7 @@ def evaluator_over(cache: Cache, structure: Any, percentage: int, seed: int = 0)
     return Evaluator(Profile(ProfileConfig(), lent), cache.columns, random.Random(seed), percentage, matcher)
 
 
-@pytest.mark.parametrize("structure", FAMILY)
+@pytest.mark.parametrize("structure", built_in())
 @settings(max_examples=12)
 @given(st.lists(nodes(), min_size=1, max_size=6), st.lists(specs(), min_size=4, max_size=4), STEPS, st.integers(0, 9))
 def test_decisions_by_an_index_are_the_references(
@@ -110,7 +110,7 @@ def edges(draw: st.DrawFn) -> tuple[list[NodeInfo], list[PodInfo]]:
 
 
 @settings(max_examples=60)
-@given(edges(), st.sampled_from(sorted(FAMILY)))
+@given(edges(), st.sampled_from(sorted(built_in())))
 def test_what_an_index_finds_is_what_the_filters_pass(
     drawn: tuple[list[NodeInfo], list[PodInfo]], structure: str
 ) -> None:
@@ -140,7 +140,7 @@ def many_nodes(rng: random.Random, count: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("structure", FAMILY)
+@pytest.mark.parametrize("structure", built_in())
 @pytest.mark.parametrize(
     ("expressions", "names"),
     (
@@ -300,6 +300,6 @@ def test_no_score_is_above_its_ceiling(objs: list[dict[str, Any]], shapes: list[
 
 
 def test_every_structure_of_the_family_is_a_matcher() -> None:
-    for name in FAMILY:
+    for name in built_in():
         assert STRUCTURES[name].structure == name
         Matcher(Cache().columns, name)

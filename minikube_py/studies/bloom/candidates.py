@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from minikube_py.errors import MinikubeError
-from minikube_py.index.catalogue import FAMILY, build
+from minikube_py.index.catalogue import build, built_in
 from minikube_py.index.filters.contract import Summary
 from minikube_py.index.filters.oracle import OracleKeys
 from minikube_py.index.filters.per_dimension import per_dimension
@@ -58,7 +58,7 @@ def candidate(name: str, design: Design, levels: Levels, rebuilding: bool = True
     shards, bits = min(int(levels["shards"]), nodes), int(levels["bits_per_key"])
     capacity = int(design.raw["capacity"])
     try:
-        if name in FAMILY:
+        if name in built_in():
             options: dict[str, int | str] = {}
             if not rebuilding and name == "kd-tree":
                 options["decay_percent"] = WITHOUT_ORDER_PERCENT

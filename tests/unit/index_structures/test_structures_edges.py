@@ -12,7 +12,7 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.index import catalogue
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Estimating, Found, Point, Structure, Versioned, load
 
-NAMES = list(catalogue.FAMILY)
+NAMES = list(catalogue.built_in())
 ANYTHING = Box((MISSING, MISSING), (HIGH, HIGH))
 
 

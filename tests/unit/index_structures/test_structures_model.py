@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from minikube_py.index import catalogue
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Point, Versioned, load
 
-NAMES = list(catalogue.FAMILY)
+NAMES = list(catalogue.built_in())
 SMALL_OPTIONS: dict[str, dict[str, int | str]] = {
     "columns": {"block_slots": 64},
     "sorted-runs": {"fresh_slots": 16},

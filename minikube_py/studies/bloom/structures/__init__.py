@@ -1,0 +1,1 @@
+"""Structures that were the cheapest nowhere in the first study. `plugins.toml` has their names."""
