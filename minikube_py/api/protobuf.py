@@ -18,7 +18,7 @@ import orjson
 from minikube_py.api import json_text, values
 from minikube_py.api.go_format import go_text
 from minikube_py.api.schema import SCHEMA, Field, Message, Type
-from minikube_py.api.typed import always, drops_empty, fill, zero
+from minikube_py.api.typed import always, fill, zero
 
 MAGIC: Final = b"k8s\x00"
 MAX_DEPTH: Final = 200
@@ -307,7 +307,7 @@ def _moment(seconds: int, nanos: int, kind: str) -> str | None:
 def _drop_zeros(found: dict[str, Any], message: Message) -> None:
     drop = []
     for name, value in found.items():
-        if value is None or (not value and drops_empty(message.fields[name])):
+        if value is None or (not value and message.fields[name].drops_empty):
             drop.append(name)
     for name in drop:
         del found[name]

@@ -13,7 +13,7 @@ import orjson
 from minikube_py.api import json_text, values
 from minikube_py.api.go_format import go_kind
 from minikube_py.api.schema import SCHEMA, Message, Type
-from minikube_py.api.typed import DecodeError, Reader, always, drops_empty, fill, zero
+from minikube_py.api.typed import DecodeError, Reader, always, fill, zero
 from minikube_py.api.values import BadValue, Mismatch
 
 
@@ -45,7 +45,7 @@ class Restorer:
             if item is None:
                 continue
             kept = self._value(item, field.type, f"{path}.{name}" if path else name)
-            if kept or not drops_empty(field):
+            if kept or not field.drops_empty:
                 found[name] = kept
         for name in value:
             if name not in message.fields:

@@ -94,7 +94,17 @@ class Field:
         """Whether Go omits the field's zero value from JSON."""
         return self.omitzero or (self.omitempty and (self.type.pointer or self.type.kind in _EMPTY_KINDS))
 
+    @property
+    def drops_empty(self) -> bool:
+        """Whether an empty value is the same as none: it is left out, or null where Go always prints the field."""
+        of = self.type
+        if of.pointer or of.kind in ("message", "time") or (of.element and of.element.message in _SEEN_EMPTY):
+            return False
+        return self.left_out_when_zero or of.kind in ("list", "map")
 
+
+_SEEN_EMPTY: Final = frozenset(("resource/v1.CounterSet", "resource/v1.Device"))
+"""Of lists of these, validation tells an empty one from none, and leaves it out."""
 _EMPTY_KINDS: Final = frozenset(("string", "bool", "int32", "int64", "uint8", "float64", "bytes", "list", "map", "any"))
 
 

@@ -266,18 +266,10 @@ def _keep(found: dict[str, Any], field: Field, value: Any) -> None:
             found[field.name] = None
         elif field.type.pointer or field.type.kind in ("list", "map", "raw", "any"):
             found.pop(field.name, None)
-    elif not value and drops_empty(field):
+    elif not value and field.drops_empty:
         found.pop(field.name, None)
     else:
         found[field.name] = value
-
-
-def drops_empty(field: Field) -> bool:
-    """Whether an empty value is the same as none: it is left out, or null where Go always prints the field."""
-    type = field.type
-    if type.pointer or type.kind in ("message", "time"):
-        return False
-    return field.left_out_when_zero or type.kind in ("list", "map")
 
 
 def _string(value: Any, type: Type) -> str:
@@ -361,7 +353,7 @@ def checker(message: Message) -> Convert:
 
 def _compile(message: Message) -> Convert:
     rows = {
-        field.name: (*_entry(field.type), drops_empty(field))
+        field.name: (*_entry(field.type), field.drops_empty)
         for field in message.fields.values()
     }
     texts = frozenset(name for name, (cls, convert, _) in rows.items() if cls is str and convert is None)

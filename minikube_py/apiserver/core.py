@@ -159,12 +159,12 @@ class ApiServer:
         self.page: Page | None = None
         self.auditor: Auditor | None = None
         self.making_document = asyncio.Lock()
-        self.ready = False
+        self.ready = self.started = False
         self.address, self._port = "", 0
         self._watch: WatchHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._feeding: asyncio.Task[None] | None = None
-        self._stopping = False
+        self.stopping = False
         self._inflight: dict[asyncio.Task[object], float] = {}
         self._late: set[asyncio.Task[object]] = set()
         self._renewing = Renewing(self, self._inflight, self._late)
@@ -197,7 +197,7 @@ class ApiServer:
         if late:
             self._tasks.append(asyncio.create_task(declare_later(self.storage, late, self.clock)))
         self._tasks.append(asyncio.create_task(self.custom.run()))
-        self.ready = True
+        self.ready = self.started = True
 
     async def publish(self, host: str, port: int) -> None:
         self.address, self._port = self.address or f"{host}:{port}", port
@@ -208,7 +208,7 @@ class ApiServer:
 
     async def stop(self) -> None:
         """Ends watches after their pending events, and detaches from the store, which keeps running."""
-        self._stopping = True
+        self.stopping = True
         self.ready = False
         self.watching.finish_all()
         for cache in self.cache.caches.values():
@@ -276,7 +276,7 @@ class ApiServer:
             self.declared.apply(batch.events)
             self.cache.apply(batch.events, batch.revision)
             self.custom.follow()
-        elif not self._stopping:
+        elif not self.stopping:
             if not isinstance(batch.error, Compacted):
                 log.warning("the watch on the store ended: %s", batch.error)
             self.ready = False

@@ -72,26 +72,29 @@ async def all_of(
     verbose: bool = False,
     reasons: bool = False,
     results: Results | None = None,
+    unasked: str = "",
 ) -> tuple[int, str]:
     """Status and text for `kind`, as `readyz`. If one fails, all are listed; reasons only with `reasons`, as this is
-    public. `results` keeps what was found."""
+    public. `results` keeps what was found. A check of several names is made once; `unasked` is excluded always."""
     left_out = dict.fromkeys(filter(None, excluded))
-    names = [name for name in checks if name not in left_out]
-    found = dict(zip(names, await asyncio.gather(*(within(checks[name]) for name in names))))
+    names = [name for name in checks if name not in left_out and name != unasked]
+    once = dict.fromkeys(checks[name] for name in names)
+    told = dict(zip(once, await asyncio.gather(*map(within, once))))
+    found = {name: told[checks[name]] for name in names}
     if results is not None:
         for name in names:
             results.observe(name, kind, not found[name])
     lines = []
     for name in checks:
-        if name in left_out:
-            del left_out[name]
+        if name not in found:
+            left_out.pop(name, None)
             lines.append(f"[+]{name} excluded: ok")
         elif why := found[name]:
             lines.append(f"[-]{name} failed: {why if reasons else WITHHELD}")
         else:
             lines.append(f"[+]{name} ok")
     if left_out:
-        quoted = ", ".join(f'"{name}"' for name in sorted(left_out))
+        quoted = ",".join(f'"{name}"' for name in sorted(left_out))
         lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
     if any(found.values()):
         return 500, "\n".join([*lines, f"{kind} check failed", ""])

@@ -262,16 +262,20 @@ def query_terms(text: str) -> list[tuple[str, str]]:
 
 @remembered(4096, 512)
 def parse_query(text: str) -> Mapping[str, str]:
-    """First value of each name of `query_terms`. `dryRun` may be given several times: its values are joined by commas.
+    """First value of each name of `query_terms`; the values of those in `_REPEATED` are joined.
 
     Raises: StatusError 400 if there are too many terms."""
     query: dict[str, str] = {}
     for name, value in query_terms(text):
         if name not in query:
             query[name] = value
-        elif name == "dryRun":
-            query[name] = f"{query[name]},{value}"
+        elif name in _REPEATED:
+            query[name] += _REPEATED[name] + value
     return query
+
+
+_REPEATED: Final = {"dryRun": ",", "exclude": "\n"}
+"""What may be given several times, and what its values are joined by."""
 
 
 def decode_path(path: str) -> str:

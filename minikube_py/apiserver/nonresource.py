@@ -27,10 +27,26 @@ if TYPE_CHECKING:
     from minikube_py.apiserver.core import ApiServer
 
 METRICS_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_HOOKS: Final = (
+    "start-apiserver-admission-initializer", "generic-apiserver-start-informers", "max-in-flight-filter",
+    "storage-object-count-tracker-hook", "start-apiextensions-informers", "start-apiextensions-controllers",
+    "crd-informer-synced", "start-system-namespaces-controller", "peer-endpoint-reconciler-controller",
+    "start-cluster-authentication-info-controller", "start-kube-apiserver-identity-lease-controller",
+    "start-kube-apiserver-identity-lease-garbage-collector", "storage-readiness",
+    "start-legacy-token-tracking-controller", "start-service-ip-repair-controllers", "rbac/bootstrap-roles",
+    "scheduling/bootstrap-system-priority-classes", "priority-and-fairness-config-producer", "bootstrap-controller",
+    "start-kubernetes-service-cidr-controller", "start-kube-aggregator-informers",
+    "apiservice-status-local-available-controller", "apiservice-status-remote-available-controller",
+    "apiservice-registration-controller", "apiservice-discovery-controller", "kube-apiserver-autoregistration",
+    "autoregister-completion", "apiservice-openapi-controller", "apiservice-openapiv3-controller",
+)  # fmt: skip
+"""Steps of upstream's start, in its order; here all of them tell whether the server has started (ADR 0234)."""
+_STARTS: Final = tuple(name if name == "autoregister-completion" else f"poststarthook/{name}" for name in _HOOKS)
+_ALIVE: Final = ("ping", "log", "loopback-serving-certificate", "etcd", *_STARTS)
 _CHECKS: Final = {
-    "healthz": ("ping", "log", "etcd"),
-    "livez": ("ping", "log"),
-    "readyz": ("ping", "log", "etcd", "watch-cache"),
+    "healthz": _ALIVE,
+    "livez": _ALIVE,
+    "readyz": ("ping", "log", "etcd", "etcd-readiness", "informer-sync", *_STARTS, "shutdown"),
 }
 _METRICS: Final = "/metrics"
 _SLIS: Final = "/metrics/slis"
@@ -136,19 +152,28 @@ async def _health(path: str, request: Request, server: ApiServer) -> Response:
             return page_not_found()
         status, said = await health.one(check)
         return Response(200, said.encode(), TEXT) if status == 200 else _text(status, said)
-    excluded = request.query.get("exclude", "").split(",")
-    given = kind, checks, excluded
-    return _text(*await health.all_of(*given, verbose="verbose" in request.query, results=server.healthchecks))
+    # Restarting a server that waits for its store does not help.
+    unasked = "etcd" if kind == "livez" else ""
+    excluded = request.query.get("exclude", "").split("\n")
+    verbose, results = "verbose" in request.query, server.healthchecks
+    return _text(*await health.all_of(kind, checks, excluded, verbose=verbose, results=results, unasked=unasked))
 
 
 def _checks(kind: str, server: ApiServer) -> dict[str, health.Check]:
-    """Live if it responds: restarting a server that waits for its store does not help."""
-    checks: dict[str, health.Check] = {"ping": health.well, "log": health.well}
-    if kind != "livez":
-        checks["etcd"] = partial(_store_answers, server)
-    if kind == "readyz":
-        checks["watch-cache"] = partial(_in_step, server)
-    return checks
+    """By name, in upstream's order."""
+    store, started = partial(_store_answers, server), partial(_has_started, server)
+    own = {"etcd": store, "etcd-readiness": store, "informer-sync": partial(_in_step, server),
+           "shutdown": partial(_runs_on, server)}  # fmt: skip
+    usual: dict[str, health.Check] = dict.fromkeys(_STARTS, started)
+    return {name: own.get(name) or usual.get(name, health.well) for name in _CHECKS[kind]}
+
+
+async def _has_started(server: ApiServer) -> str:
+    return "" if server.started else "not finished"
+
+
+async def _runs_on(server: ApiServer) -> str:
+    return "process is shutting down" if server.stopping else ""
 
 
 async def _store_answers(server: ApiServer) -> str:

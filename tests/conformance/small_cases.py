@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
 from asking import Ask
 
 Json = dict[str, Any]
@@ -37,6 +38,7 @@ def cases() -> Iterator[Ask]:
     yield from _untabled()
     yield from _topology()
     yield from _former()
+    yield from _empties()
 
 
 def known() -> tuple[Ask, bytes]:
@@ -186,3 +188,19 @@ def _evictions() -> Iterator[Ask]:
             for options in _WRONG:
                 body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
                 yield Ask(f"eviction of {name}", "POST", f"{IN}/pods/{name}/eviction{query}", body)
+
+
+def _empties() -> Iterator[Ask]:
+    """Of a ResourceSlice's two lists, either alone may be there, even empty."""
+    slices = "/apis/resource.k8s.io/v1/resourceslices"
+    device, counters = {"name": "d"}, {"name": "c", "counters": {"a": {"value": "1"}}}
+    absent = "absent"
+    for at, some in enumerate((absent, None, [], [device])):
+        for other, counted in enumerate((absent, None, [], [counters])):
+            lists = {name: each for name, each in (("devices", some), ("sharedCounters", counted)) if each != absent}
+            spec = {"driver": "d.io", "allNodes": True, "pool": {"name": "p", "resourceSliceCount": 1}, **lists}
+            body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"small-{at}-{other}"}, "spec": spec}
+            yield Ask("create with empties", "POST", f"{slices}?dryRun=All", yaml.safe_dump(body), _YAML)
+            yield Ask("create with empties", "POST", slices, body)
+            yield Ask("patch with empties", "PATCH", f"{slices}/small-{at}-{other}", {"spec": {"devices": [], "sharedCounters": []}}, _MERGE)
+            yield Ask("patch with empties", "PATCH", f"{slices}/small-{at}-{other}?fieldManager=a&force=true", body, "application/apply-patch+yaml")

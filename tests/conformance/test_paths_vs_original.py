@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import judging
 import pytest
 from asking import JSON, Answer, Ask, Server
+
+pytestmark = [pytest.mark.original, pytest.mark.slow, pytest.mark.timeout(600)]
 
 EVERY = int(os.environ.get("MINIKUBE_PY_PATHS_EVERY", "6"))
 """One of so many pairs of path and method is asked; 1 asks all."""
@@ -67,20 +70,38 @@ def _verdict(answer: Answer) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.original
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_every_path_answers_every_method_as_upstream() -> None:
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[Server, Server]]:
+    """Upstream and ours."""
+    with judging.both() as found:
+        yield found
+
+
+def test_checks_of_health_are_those_of_upstream(servers: tuple[Server, Server]) -> None:
+    report, (theirs, mine) = judging.Report(), servers
+    for kind in ("healthz", "livez", "readyz"):
+        listed = theirs.ask(Ask("list", "GET", f"/{kind}?verbose")).body.decode()
+        names = re.findall(r"^\[\+\](\S+) ok$", listed, re.M)
+        assert len(names) > 30
+        some = "exclude=ping&exclude=nothing&exclude=log,etcd"
+        for path in ("", "?verbose", f"?verbose&{some}", f"?{some}", "/nothing", *(f"/{name}" for name in names)):
+            ask = Ask(kind, "GET", f"/{kind}{path}")
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+    assert not report.findings, report.text()
+    assert report.rules == {"alive without a store": 2}
+
+
+def test_every_path_answers_every_method_as_upstream(servers: tuple[Server, Server]) -> None:
     drawn, left = random.Random(SEED), []
-    with judging.both() as (theirs, mine):
-        pairs = [(method, path) for path in sorted(set(_paths(theirs))) for method in METHODS]
-        asked = [pair for pair in pairs if pair[1] in PLAIN or drawn.randrange(EVERY) == 0]
-        for method, path in asked:
-            body, content_type = BODIES.get(method, (None, ""))
-            # Clients that name no type they accept are many: Go's own, for one.
-            ask = Ask("path", method, path, body, content_type, accept=drawn.choice((JSON, "", "*/*")))
-            wanted, found = _verdict(theirs.ask(ask)), _verdict(mine.ask(ask))
-            if wanted != found:
-                left.append(f"{ask.shown()}\n    upstream: {wanted}\n    ours:     {found}")
+    theirs, mine = servers
+    pairs = [(method, path) for path in sorted(set(_paths(theirs))) for method in METHODS]
+    asked = [pair for pair in pairs if pair[1] in PLAIN or drawn.randrange(EVERY) == 0]
+    for method, path in asked:
+        body, content_type = BODIES.get(method, (None, ""))
+        # Clients that name no type they accept are many: Go's own, for one.
+        ask = Ask("path", method, path, body, content_type, accept=drawn.choice((JSON, "", "*/*")))
+        wanted, found = _verdict(theirs.ask(ask)), _verdict(mine.ask(ask))
+        if wanted != found:
+            left.append(f"{ask.shown()}\n    upstream: {wanted}\n    ours:     {found}")
     print(f"{len(asked)} requests of {len(pairs)}, {len(left)} differ")
     assert not left, "\n".join(left[:20])

@@ -75,7 +75,7 @@ async def test_a_copied_compaction_stops_no_server_and_readiness_says_what_does(
             caller.call("KV/Put", pb.PutRequest(key=COMPACT_KEY, value=value + b"0"))
             assert names(await core.done("GET", MAPS)) == ["m"]
             monkeypatch.setitem(core.storage.feed._troubles, "watch", "planted")
-            refused = await core.respond("GET", "/readyz/watch-cache")
+            refused = await core.respond("GET", "/readyz/informer-sync")
             assert refused.status == 500 and b"planted" in refused.body
             core.storage.feed._restart()
             await until(lambda: not core.storage.trouble, "it follows again")

@@ -305,6 +305,9 @@ def _validate_slice_place(spec: Json) -> list[FieldError]:
     return errors
 
 
+_EITHER: Final = ("devices", "sharedCounters")
+
+
 def validate_slice_spec(spec: Json, old: Json | None = None) -> list[FieldError]:
     errors = validate_driver_name(spec.get("driver"), "spec.driver")
     pool, devices = spec.get("pool") or {}, spec.get("devices") or ()
@@ -315,8 +318,12 @@ def validate_slice_spec(spec: Json, old: Json | None = None) -> list[FieldError]
         if spec.get("nodeName") != old.get("nodeName"):
             errors.append(invalid_value("spec.nodeName", spec.get("nodeName"), "field is immutable"))
     errors += _validate_slice_place(spec)
-    if spec.get("sharedCounters") and devices:
+    if all(spec.get(name) is not None for name in _EITHER):
         errors.append(invalid_value("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+    for name in _EITHER:
+        if spec.get(name) == []:
+            # Kept until here, as Go tells it from none.
+            del spec[name]
     before: dict[str, Json] = {}
     for device in (old or {}).get("devices") or ():
         before.setdefault(device.get("name") or "", device)

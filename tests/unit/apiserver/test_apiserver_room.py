@@ -94,27 +94,44 @@ async def test_a_server_starts_on_a_store_without_room(core: Core) -> None:
     await server.stop()
 
 
-async def test_health_lists_its_checks_in_upstreams_words(core: Core) -> None:
-    lines = ["[+]ping ok", "[+]log ok", "[+]etcd ok", "[+]watch-cache ok", "readyz check passed", ""]
-    assert await text_of(core, "/readyz?verbose") == (200, "\n".join(lines))
-    lines = ["[+]ping ok", "[+]log ok", "livez check passed", ""]
-    assert await text_of(core, "/livez?verbose=true") == (200, "\n".join(lines))
-    status, text = await text_of(core, "/healthz?verbose&exclude=etcd&exclude=nothing")
-    assert status == 200 and "[+]ping ok\n[+]log ok\n" in text
-    assert (await text_of(core, "/livez/etcd"))[0] == 404
+async def test_health_lists_its_checks_by_upstreams_names(core: Core) -> None:
+    status, text = await text_of(core, "/readyz?verbose")
+    lines = text.splitlines()
+    assert lines[:5] == [f"[+]{name} ok" for name in ("ping", "log", "etcd", "etcd-readiness", "informer-sync")]
+    assert (status, lines[-2:]) == (200, ["[+]shutdown ok", "readyz check passed"]) and len(lines) == 36
+    assert await text_of(core, "/healthz/poststarthook/rbac/bootstrap-roles") == (200, "ok")
+    status, text = await text_of(core, "/healthz?verbose&exclude=etcd&exclude=nothing&exclude=ping,log")
+    assert status == 200 and "[+]ping ok\n[+]log ok\n" in text and "[+]etcd excluded: ok\n" in text
+    assert text.endswith('no matches for "nothing","ping,log"\nhealthz check passed\n')
+    assert (await text_of(core, "/livez/shutdown"))[0] == 404
+
+
+async def test_a_server_without_its_store_is_alive_and_not_ready(core: Core) -> None:
     core.api.store.current_revision = stuck
     assert await text_of(core, "/livez") == (200, "ok")
+    assert "[+]etcd excluded: ok\n" in (await text_of(core, "/livez?verbose=true"))[1]
     before_s = asyncio.get_running_loop().time()
     status, text = await text_of(core, "/readyz")
-    assert asyncio.get_running_loop().time() - before_s < 2.01, "in virtual time"
-    lines = ["[+]ping ok", "[+]log ok", "[-]etcd failed: reason withheld", "[+]watch-cache ok", "readyz check failed"]
-    assert (status, text) == (500, "\n".join([*lines, ""]))
     refusal = (500, "internal server error: no answer within 2 s\n")
-    assert await text_of(core, "/readyz/etcd") == refusal
+    assert await text_of(core, "/livez/etcd") == await text_of(core, "/readyz/etcd") == refusal
+    assert asyncio.get_running_loop().time() - before_s < 6.01, "in virtual time"
+    failed = [line for line in text.splitlines() if "[+]" not in line]
+    named = [f"[-]{name} failed: reason withheld" for name in ("etcd", "etcd-readiness")]
+    assert (status, failed) == (500, [*named, "readyz check failed"])
     core.api.store.storage.alarms = stuck
     before_s = asyncio.get_running_loop().time()
     assert await text_of(core, "/readyz/nospace") == refusal
     assert asyncio.get_running_loop().time() - before_s < 2.01, "in virtual time"
+
+
+async def test_a_server_that_starts_or_ends_is_not_ready(core: Core) -> None:
+    core.api.started = False
+    failed = (500, "internal server error: not finished\n")
+    assert await text_of(core, "/livez/poststarthook/start-service-ip-repair-controllers") == failed
+    core.api.started, core.api.stopping = True, True
+    assert await text_of(core, "/readyz/shutdown") == (500, "internal server error: process is shutting down\n")
+    assert (await text_of(core, "/livez"))[0] == 200 and (await text_of(core, "/readyz"))[0] == 500
+    core.api.stopping = False
 
 
 async def stuck() -> int:

@@ -184,8 +184,8 @@ async def test_results_of_health_checks_are_counted(core: Core) -> None:
     core.api.ready = False
     assert (await core.respond("GET", "/readyz")).status == 500
     lines = (await core.respond("GET", "/metrics/slis")).body.decode().splitlines()
-    assert 'kubernetes_healthcheck{name="watch-cache",type="readyz"} 0' in lines
-    assert 'kubernetes_healthchecks_total{name="watch-cache",status="error",type="readyz"} 1' in lines
+    assert 'kubernetes_healthcheck{name="informer-sync",type="readyz"} 0' in lines
+    assert 'kubernetes_healthchecks_total{name="informer-sync",status="error",type="readyz"} 1' in lines
     assert (await core.respond("DELETE", "/metrics/slis")).body == b"metrics reset\n"
     assert (await core.respond("GET", "/metrics/slis")).body == b""
     assert (await core.respond("GET", "/metrics/slis/")).status == 404

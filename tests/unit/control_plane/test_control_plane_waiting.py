@@ -49,7 +49,7 @@ async def test_what_waiting_does_not_help_is_raised() -> None:
 async def test_when_an_api_server_counts_as_ready(status: int, error: type[Exception] | None) -> None:
     class Answering:
         async def request(self, *_: object) -> ApiResponse:
-            return ApiResponse(status, b"[-]watch-cache failed")
+            return ApiResponse(status, b"[-]informer-sync failed")
 
     if error is None:
         await api_is_ready(Answering())  # type: ignore[arg-type]
