@@ -174,6 +174,8 @@ class Sessions:
         id, client, used, acknowledged, replies = record
         session = Session(id, client, used, acknowledged)
         session.replies = {sequence: _reply_from_plain(plain) for sequence, plain in replies}
+        if id in self.by_id or len(session.replies) < len(replies):
+            raise InvalidRequest("there are two of one session, or of one reply")
         self.by_id[id] = session
         self.kept_bytes += sum(map(held_bytes, session.replies.values()))
 
@@ -211,4 +213,8 @@ def _reply_from_plain(plain: Any) -> Reply:
     if plain is None:
         return None
     message = from_plain(plain)
-    return Refused(plain) if isinstance(message, MinikubeError) else cast(Result, message)
+    if isinstance(message, RequestError):
+        return Refused(plain)
+    if not isinstance(message, Result):
+        raise InvalidRequest(f"{type(message).__name__} is no reply")
+    return message

@@ -7,18 +7,21 @@ not affect it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from operator import attrgetter, le
 from typing import Any, Final
 
-from minikube_py.errors import Corruption, MinikubeError, shown
+from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.fields.spec import FieldSet
+from minikube_py.index.declared import INDEXES_PREFIX, key_of
+from minikube_py.mvcc.alarms import KINDS
 from minikube_py.mvcc.auth import are_users_and_roles
 from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field_set_to_plain
 from minikube_py.mvcc.event_log import EventLog, Events
-from minikube_py.mvcc.lease import Lease
+from minikube_py.mvcc.lease import MAX_TTL_S, NO_LEASE, Lease
 from minikube_py.mvcc.state import StateMachine
-from minikube_py.mvcc.types import Alarm, Event, KeyValue
+from minikube_py.mvcc.types import Alarm, Event, KeyValue, prefix_end
 from minikube_py.mvcc.versions import FIRST, LATEST, RELEASES, TooNew
 
 FORMAT: Final = 3
@@ -26,6 +29,8 @@ FORMAT: Final = 3
 is not the first, so that releases that know no other read the earlier formats and refuse this one."""
 # Never change a number: they are stored in files on disk.
 HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END, SESSION, ALARM, USERS_AND_ROLES = range(10)
+COUNT_END: Final = 1 << 62
+"""No revision or count of commands comes so far; from there on, what follows would not fit into 64 bits."""
 SLICE_RECORDS: Final = 500
 SCANNED_MAX: Final = 2000
 """How many versions and events that give no record are skipped at most per slice, which may be empty."""
@@ -97,30 +102,100 @@ def _slices(source: Iterator[list[Any] | None]) -> Iterator[list[Any]]:
 
 
 def is_record(record: Any) -> bool:
-    """Whether its shape is that of one of `records`."""
+    """Whether it is one of `records` by itself: its parts, their types and ranges."""
     if not isinstance(record, list) or not record or type(record[0]) is not int:
         return False
-    tag, *parts = record
-    if tag == HEAD:
-        return len(parts) >= 3 and all(type(part) is int for part in parts)
-    if tag == BASE:
-        return list(map(type, parts)) == [bytes, bytes, int, int, int, int]
-    if tag == EVENTS:
-        return list(map(type, parts)) == [int, list] and all(map(_is_event, parts[1]))
-    if tag == LEASE:
-        return list(map(type, parts[:2])) == [int, int]
-    if tag == USERS_AND_ROLES:
-        return are_users_and_roles(parts)
-    return tag != FIELDS or (len(parts) == 1 and isinstance(parts[0], list) and bool(parts[0]))
+    is_one = _SHAPES.get(record[0])
+    return is_one is not None and is_one(*record[1:])
+
+
+def _is_head(*parts: Any) -> bool:
+    if len(parts) < 3 or not _are(int, parts):
+        return False
+    format, revision, boundary, *rest = parts
+    sizes = _HEADS.get(format, (len(rest),))
+    counts = all(0 <= each < COUNT_END for each in rest)
+    return len(rest) in sizes and counts and -1 <= boundary <= revision and 0 < revision < COUNT_END
+
+
+def _is_base(*parts: Any) -> bool:
+    if tuple(map(type, parts)) != _KEY_VALUE:
+        return False
+    _, _, created, modified, version, lease = parts
+    return 0 < created <= modified < COUNT_END and 0 < version < COUNT_END and _is_lease_id(lease)
+
+
+def _all_bases(records: list[Any]) -> list[KeyValue]:
+    """The versions, if all records are sound BASE records, as in most slices; else none."""
+    if set(map(type, records)) != {list} or set(map(len, records)) != {1 + len(_KEY_VALUE)}:
+        return []
+    columns = list(zip(*records))
+    if [set(map(type, column)) for column in columns] != [{int}, *({each} for each in _KEY_VALUE)]:
+        return []
+    tags, keys, values, created, modified, versions, leases = columns
+    ranges = min(created) > 0 and max(modified) < COUNT_END and min(versions) > 0 and max(versions) < COUNT_END
+    if set(tags) != {BASE} or not ranges or not all(map(le, created, modified)):
+        return []
+    if not (_is_lease_id(min(leases)) and _is_lease_id(max(leases))):
+        return []
+    return [tuple.__new__(KeyValue, each) for each in zip(keys, values, created, modified, versions, leases)]
+
+
+def _is_events(*parts: Any) -> bool:
+    return tuple(map(type, parts)) == (int, list) and bool(parts[1]) and all(map(_is_event, parts[1]))
 
 
 def _is_event(event: Any) -> bool:
-    return isinstance(event, list) and list(map(type, event)) in ([bytes], [bytes, bytes, int])
+    types = tuple(map(type, event)) if isinstance(event, list) else ()
+    return types == (bytes,) or (types == (bytes, bytes, int) and _is_lease_id(event[2]))
+
+
+def _is_lease(*parts: Any) -> bool:
+    if not _are(int, parts) or not 3 <= len(parts) <= 4:
+        return False
+    id, ttl_s, remaining_s, *granted = parts
+    ranges = 0 < ttl_s <= MAX_TTL_S and -COUNT_END < remaining_s < COUNT_END
+    return id != NO_LEASE and _is_lease_id(id) and ranges and all(0 <= each < COUNT_END for each in granted)
+
+
+def _is_lease_id(id: int) -> bool:
+    return -(1 << 63) <= id < 1 << 63
+
+
+def _is_session(*parts: Any) -> bool:
+    if tuple(map(type, parts)) != (int, int, int, int, list):
+        return False
+    id, _, used, acknowledged, replies = parts
+    if not (0 < id < COUNT_END and 0 <= used < COUNT_END and 0 < acknowledged < COUNT_END):
+        return False
+    return all(type(each) is list and len(each) == 2 and type(each[0]) is int for each in replies)
+
+
+def _are(kind: type, parts: Iterable[Any]) -> bool:
+    return all(type(part) is kind for part in parts)
+
+
+_HEADS: Final = {1: (0,), 2: (1,), FORMAT: (2, 4)}
+"""How many parts the head of each format has beyond the first three."""
+_KEY_VALUE: Final = (bytes, bytes, int, int, int, int)
+_SHAPES: Final[dict[int, Callable[..., bool]]] = {
+    HEAD: _is_head,
+    BASE: _is_base,
+    EVENTS: _is_events,
+    BOUNDARY: lambda *parts: tuple(map(type, parts)) == (int, list) and bool(parts[1]),
+    LEASE: _is_lease,
+    FIELDS: lambda *parts: len(parts) == 1 and isinstance(parts[0], list | tuple) and bool(parts[0]),
+    END: lambda *parts: not parts,
+    SESSION: _is_session,
+    ALARM: lambda *parts: tuple(map(type, parts)) == (int, str) and parts[0] >= 0 and parts[1] in KINDS,
+    USERS_AND_ROLES: lambda *parts: are_users_and_roles(list(parts)),
+}
+NAMES: Final = ("HEAD", "BASE", "EVENTS", "BOUNDARY", "LEASE", "FIELDS", "END", "SESSION", "ALARM", "USERS_AND_ROLES")
 
 
 def restore(slices: Iterable[list[Any]]) -> StateMachine:
-    """The state machine of the records: same answers at every retained revision. Raises: Corruption if they are not
-    those of one complete snapshot."""
+    """The state machine of the records: same answers at every retained revision. Raises: Unfit if they are not
+    those of one complete snapshot; TooNew."""
     loader = Loader(StateMachine(FIRST))
     for each in slices:
         loader.feed(each)
@@ -129,30 +204,51 @@ def restore(slices: Iterable[list[Any]]) -> StateMachine:
     return loader.state
 
 
+class Unfit(Corruption):
+    """Records of a snapshot that are not those of a state, though each byte is as it was written."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"its records are no state of a store: {what}")
+        self.what = what
+
+
 class Loader:
     """Fills a new `state` in the slices of `records`, so that other work can run in between.
 
-    Raises: Corruption if the records are not those of one complete snapshot."""
+    Raises: Unfit if the records are not those of one complete snapshot: checksums do not show who wrote them, and
+    a state that they do not fit would fail later, in apply."""
 
     def __init__(self, state: StateMachine) -> None:
         self.state = state
         self._revision = 0
         self._boundary = 0
         self._versions: list[KeyValue] = []
-        self._field_sets: list[FieldSet] = []
-        self._begun = False
+        self._field_sets: dict[str, FieldSet] = {}
         self._loaded = False
         self._complete = False
         self._log: EventLog | None = None
+        self._count = 0
+        """Records so far."""
 
     def feed(self, records: list[Any]) -> None:
-        try:
-            for record in records:
+        if type(records) is not list:
+            raise Unfit("no list of records")
+        if self._count and not self._loaded and not self._complete and (versions := _all_bases(records)):
+            self._versions += versions
+            self._count += len(records)
+            return
+        for record in records:
+            self._count += 1
+            if not is_record(record):
+                raise Unfit(f"record {self._count:,}{_named(record)} has not the parts of one")
+            if self._complete or (record[0] == HEAD) != (self._count == 1):
+                raise Unfit(f"record {self._count:,}{_named(record)} is out of place")
+            try:
                 self._take(record)
-        except TooNew:
-            raise
-        except (LookupError, TypeError, ValueError, MinikubeError) as error:
-            raise Corruption(f"snapshot: {type(error).__name__}: {error}") from error
+            except TooNew:
+                raise
+            except _UNFIT as error:
+                raise _unfit(f"record {self._count:,}{_named(record)} does not fit", error) from error
 
     def finish(self) -> Iterator[None]:
         """After the last slice. The first step takes about 50 ms per 100,000 keys without later events, the others
@@ -162,43 +258,54 @@ class Loader:
             yield
             self._load_events()
             yield
-            for field_set in self._field_sets:
+            for field_set in self._field_sets.values():
                 self.state.load_fields(field_set)
                 yield
-        except (LookupError, TypeError, ValueError, MinikubeError) as error:
-            raise Corruption(f"snapshot: {type(error).__name__}: {error}") from error
+        except _UNFIT as error:
+            raise _unfit("its keys, leases and declarations do not fit together", error) from error
 
     def _take(self, record: list[Any]) -> None:
         state = self.state
         tag = record[0]
-        if not self._begun:
+        if tag == HEAD:
             self._begin(record)
         elif tag == BASE:
+            if self._loaded:
+                raise Unfit("it follows changes")
             self._versions.append(KeyValue(*record[1:]))
         elif tag == EVENTS:
             self._load_versions()
             self._commit(record[1], [_change(state, record[1], *slim) for slim in record[2]])
         elif tag == LEASE:
             lease = Lease(record[1], record[2], record[3], granted=record[4] if len(record) > 4 else 0)
+            _require(lease.id not in state.lessor.by_id, "there are two of this id")
+            _require(lease.granted <= state.sessions.count, "it was granted by a later command")
             state.lessor.by_id[lease.id] = lease
         elif tag == FIELDS:
-            self._field_sets.append(field_set_from_plain(record[1]))
+            field_set = field_set_from_plain(record[1])
+            _require(field_set.name not in self._field_sets, "there are two of this name")
+            self._field_sets[field_set.name] = field_set
         elif tag == BOUNDARY:
-            self._commit(record[1], [event_from_plain(event) for event in record[2]])
+            events = [event_from_plain(event) for event in record[2]]
+            _require(record[1] == self._boundary and self._log is None, "it is of another revision")
+            _require(all(event.kv.mod_revision == record[1] for event in events), "its events are of another revision")
+            self._commit(record[1], events, at_boundary=True)
         elif tag == SESSION:
             state.sessions.load(record[1:])
         elif tag == ALARM:
-            state.alarms.raised.add(Alarm(*record[1:]))
+            alarm = Alarm(*record[1:])
+            _require(alarm not in state.alarms.raised, "there are two of them")
+            state.alarms.raised.add(alarm)
         elif tag == USERS_AND_ROLES:
+            _require(not state.auth.used, "there are two of them")
             state.auth.load([record[1:]])
-        elif tag == END:
-            self._complete = True
+            _require(state.auth.records() == [record[1:]], "names are there twice or out of order")
         else:
-            raise Corruption(f"unknown record {shown(tag)}")
+            self._complete = True
 
     def _begin(self, head: list[Any]) -> None:
-        if head[0] != HEAD or head[1] not in (1, 2, FORMAT):
-            raise Corruption(f"the first record is not a head of format {FORMAT} or before")
+        if head[1] not in (1, 2, FORMAT):
+            raise Unfit(f"its format is {head[1]}, this version reads {FORMAT} and before")
         _, _, self._revision, self._boundary, *rest = head
         self.state.sessions.count = rest[0] if rest else 0
         self.state.version = rest[1] if head[1] >= FORMAT else FIRST
@@ -206,17 +313,24 @@ class Loader:
             raise TooNew(self.state.version)
         if len(rest) > 2:
             self.state.alarms.rewritten_bytes, self.state.alarms.grown_bytes = rest[2:4]
-        self._begun = True
 
     def _load_versions(self) -> None:
-        if not self._loaded:
-            self.state.index.load(self._versions)
-            self._versions = []
-            self._loaded = True
+        if self._loaded:
+            return
+        base, versions = max(self._boundary, 1), self._versions
+        self.state.index.load(versions)
+        _require(len(self.state.index.current) == len(versions), "there are two of one key at one revision")
+        last = max(versions, key=attrgetter("mod_revision"), default=None)
+        _require(last is None or last.mod_revision <= base, f"a key was written after revision {base}")
+        self._versions = []
+        self._loaded = True
 
-    def _commit(self, revision: int, events: list[Event]) -> None:
+    def _commit(self, revision: int, events: list[Event], *, at_boundary: bool = False) -> None:
         if self._log is None:
+            after = max(self._boundary, 1)
+            _require(at_boundary or revision == after + 1, f"revision {revision} does not follow {after}")
             self._log = self.state.log = EventLog(revision)
+        _require(revision == self._log.last + 1, f"revision {revision} does not follow {self._log.last}")
         self.state.commit(revision, events)
 
     def _load_events(self) -> None:
@@ -224,8 +338,31 @@ class Loader:
         if self._log is None:
             state.log = EventLog(max(self._boundary, 1) + 1)
         if not self._complete or state.log.last != revision:
-            raise Corruption(f"it ends at revision {state.log.last}, but its header says {revision}")
+            raise Unfit(f"it ends at revision {state.log.last}, but its header says {revision}")
+        missing = {kv.lease for kv in state.index.current.values()} - {NO_LEASE, *state.lessor.by_id}
+        _require(not missing, f"keys belong to lease {min(missing, default=0)}, which is missing")
         state.load(revision, self._boundary, state.index.current.values())
+        keys = state.index.keys(INDEXES_PREFIX, prefix_end(INDEXES_PREFIX))
+        _require(sorted(map(key_of, state.tables.specs)) == list(keys), "an index is declared under another's key")
+
+
+_UNFIT: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MinikubeError)
+
+
+def _unfit(what: str, error: Exception) -> Unfit:
+    """The text of an error of Python's would help nobody."""
+    why = error.what if isinstance(error, Unfit) else str(error) if isinstance(error, MinikubeError) else ""
+    return Unfit(f"{what}: {why}" if why else what)
+
+
+def _require(fits: bool, what: str) -> None:
+    if not fits:
+        raise Unfit(what)
+
+
+def _named(record: Any) -> str:
+    tag = record[0] if isinstance(record, list) and record else None
+    return f" ({NAMES[tag]})" if type(tag) is int and 0 <= tag < len(NAMES) else ""
 
 
 def _change(state: StateMachine, revision: int, key: bytes, *put: Any) -> Event:

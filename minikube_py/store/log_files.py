@@ -7,7 +7,7 @@ so the member ends the process; one of a snapshot or of the spare segment only c
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ import msgpack
 
 from minikube_py.env import Disk, File, Rng
 from minikube_py.errors import Corruption
+from minikube_py.mvcc.snapshot import Unfit
+from minikube_py.mvcc.state import StateMachine
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, HardState, LogIndex, Term
 from minikube_py.store.folder import Steps, sync_folder
@@ -55,11 +57,11 @@ class SnapshotFile(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a start finds. `snapshot` None: there is none yet; `chunks` are its slices. `kept_from`: the log starts
-    after this entry or earlier. `warnings`: damage that lost no data."""
+    """What a start finds. `snapshot` None: there is none yet; `state`: what was restored from it, if anything was.
+    `kept_from`: the log starts after this entry or earlier. `warnings`: damage that lost no data."""
 
     snapshot: SnapshotFile | None
-    chunks: Iterator[list[Any]]
+    state: StateMachine | None
     log: Recovered
     kept_from: int = 0
     warnings: tuple[str, ...] = ()
@@ -127,10 +129,11 @@ class LogFiles:
         """Damage found at the start that lost no data."""
         self.written_bytes = self._older_bytes = 0
 
-    def load(self) -> Loaded:
-        """Reads everything. If the newest snapshot is unreadable, the previous one and the log since are equivalent.
+    def load(self, restore: Callable[[Iterable[list[Any]]], StateMachine] | None = None) -> Loaded:
+        """Reads everything. If the newest snapshot is unreadable, or `restore` refuses its records, the previous one
+        and the log since are equivalent. Without `restore` the records are not looked at.
 
-        Raises: Corruption; OSError."""
+        Raises: Corruption; OSError; TooNew."""
         names = self.disk.names()
         self._require_files(names)
         indexes = sorted((index for name in names if (index := snapshot_index(name)) is not None), reverse=True)
@@ -138,7 +141,7 @@ class LogFiles:
         # The start of the log counts as the snapshot before the first one.
         for index, before in zip([*indexes, 0], [*indexes[1:], 0, 0]):
             try:
-                snapshot, chunks = self._load_snapshot(index)
+                snapshot, state = self._load_snapshot(index, restore)
             except Corruption as error:
                 unread.append(error)
                 continue
@@ -151,7 +154,7 @@ class LogFiles:
                     break
                 raise
             lost = [f"{error}; nothing is lost, because the log begins before it" for error in unread]
-            return loaded._replace(chunks=chunks, warnings=(*lost, *loaded.log.warnings))
+            return loaded._replace(state=state, warnings=(*lost, *loaded.log.warnings))
         raise unread[0]
 
     def _require_files(self, names: Sequence[str]) -> None:
@@ -170,10 +173,12 @@ class LogFiles:
                     "a link to another disk, mount that disk; else correct its permissions, or restore the file"
                 ) from None
 
-    def _load_snapshot(self, index: int) -> tuple[SnapshotFile | None, Iterator[list[Any]]]:
+    def _load_snapshot(
+        self, index: int, restore: Callable[[Iterable[list[Any]]], StateMachine] | None
+    ) -> tuple[SnapshotFile | None, StateMachine | None]:
         """None for index 0: the initial state."""
         if not index:
-            return None, iter(())
+            return None, None
         name = snapshot_name(index)
         file = self.disk.open(name)
         try:
@@ -186,19 +191,25 @@ class LogFiles:
             data = file.read_at(0, reader.size_bytes)
         finally:
             file.close()
-        chunks = SnapshotReader(name, partial(_slice, data)).chunks()
-        return SnapshotFile(reader.head, reader.size_bytes, reader.sha256), chunks
+        found = SnapshotFile(reader.head, reader.size_bytes, reader.sha256)
+        if restore is None:
+            return found, None
+        reader = SnapshotReader(name, partial(_slice, data))
+        try:
+            return found, restore(reader.chunks())
+        except Unfit as error:
+            raise damage(name, reader.offset, str(error)) from None
 
     def _load_log(self, names: Sequence[str], snapshot: SnapshotFile | None, before: int) -> Loaded:
         """`before`: the index of the previous snapshot."""
         if snapshot is None:
-            return Loaded(None, iter(()), recover(names, self._read, 0, 0))
+            return Loaded(None, None, recover(names, self._read, 0, 0))
         head = snapshot.head
         log = recover(names, self._read, head.index, head.term, head.member_id)
         if log.segments:
             check_identity(log.segments[0], head.cluster_id)
         reaches = bool(log.segments) and not log.void and log.segments[0].first_index <= before + 1
-        return Loaded(snapshot, iter(()), log, before if reaches else head.index)
+        return Loaded(snapshot, None, log, before if reaches else head.index)
 
     def begin(self, loaded: Loaded, origin: Origin | None = None) -> SegmentHead:
         """Makes the files ready to be written to: cuts a torn tail, removes leftovers, and if there is no log starts

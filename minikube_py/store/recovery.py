@@ -60,7 +60,7 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
 
     Raises: Corruption, with what to do; LogLost; TooNew; OSError."""
     try:
-        loaded = files.load()
+        loaded = files.load(restore)
         _check_terms(loaded)
     except Damage as error:
         folder = where(files.disk)
@@ -82,7 +82,7 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
         hard_state = HardState(origin.first.term, commit=origin.first.index)
     base = _base(loaded, member_id, entries, joined=origin.joined if origin else loaded.log.joined)
     behind = [entry for entry in entries if entry.index > base.meta.index]
-    state = restore(loaded.chunks) if loaded.snapshot else StateMachine(base.version)
+    state = loaded.state or StateMachine(base.version)
     return Recovered(
         head.cluster_id, member_id, base.meta, behind, hard_state, base.membership, state, loaded.snapshot is not None,
         loaded.log.size_bytes, check,

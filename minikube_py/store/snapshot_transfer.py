@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from minikube_py.env import File
 from minikube_py.errors import Corruption, MinikubeError
-from minikube_py.mvcc.snapshot import Loader
+from minikube_py.mvcc.snapshot import Loader, Unfit
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.versions import TooNew
 from minikube_py.raft.codec import configuration_to_plain
@@ -148,7 +148,7 @@ class IncomingSnapshot:
             self._check(reader)
         except (Corruption, TooNew) as error:
             self.discard()
-            wrong = "" if isinstance(error, TooNew) else "the received data differs from what was sent: "
+            wrong = "" if isinstance(error, TooNew | Unfit) else "the received data differs from what was sent: "
             raise TransferRefused(f"{wrong}{error}") from None
         self._head = reader.head
         self._state = loader.state

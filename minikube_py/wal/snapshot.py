@@ -106,7 +106,8 @@ class SnapshotReader:
     """Reads and checks a snapshot sequentially, a window of its bytes at a time.
 
     The output of `chunks` may be used only once it is exhausted: the hash of the file is checked there and becomes
-    `sha256`, with the file's `size_bytes`. `read(offset, size_bytes)` gives fewer bytes only at the end.
+    `sha256`, with the file's `size_bytes`. `read(offset, size_bytes)` gives fewer bytes only at the end. `offset`: of
+    the latest of `chunks`.
 
     Raises: Corruption, here if the head is unreadable, later if anything else is."""
 
@@ -116,7 +117,7 @@ class SnapshotReader:
         self._window = b""
         self._window_start = 0
         self.sha256 = b""
-        self.size_bytes = 0
+        self.size_bytes = self.offset = 0
         first = self._record(0)
         if first is None or first.type != RecordType.SNAPSHOT_HEAD:
             raise damage(name, 0, "the snapshot's header is unreadable")
@@ -135,6 +136,7 @@ class SnapshotReader:
 
     def chunks(self) -> Iterator[list[Any]]:
         for offset, payload in self._payloads():
+            self.offset = offset
             yield unpack_payload(self._name, offset, payload)
 
     def _payloads(self) -> Iterator[tuple[int, bytes]]:

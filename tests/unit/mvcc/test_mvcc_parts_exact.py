@@ -488,10 +488,10 @@ def test_a_release_is_a_txn_that_may_rewrite_under_the_alarm() -> None:
 # -- what is left out, what fails, what another ends -------------------------------------------------------------------
 
 RECORDS: dict[str, tuple[list[Any], int]] = {
-    "head": ([HEAD, 3, 9, 1], 4),
+    "head": ([HEAD, 3, 9, 1, 0, 2], 6),
     "base": ([BASE, b"k", b"v", 1, 2, 3, 0], 7),
     "events": ([EVENTS, 5, [[b"k", b"v", 0], [b"k"]]], 3),
-    "lease": ([LEASE, 7, 30], 3),
+    "lease": ([LEASE, 7, 30, 0], 4),
     "fields": ([snapshot.FIELDS, ["pods"]], 2),
 }
 
