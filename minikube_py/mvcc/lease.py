@@ -4,7 +4,7 @@ Source: etcd's lessor (facts: minimum TTL 2 s, maximum 9e9; a grant of id 0 or o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from minikube_py.errors import InvalidRequest, LeaseExists, LeaseNotFound
@@ -18,7 +18,7 @@ NO_LEASE: Final = 0
 @dataclass(slots=True)
 class Lease:
     """`remaining_s` is that of the last checkpoint, 0 without one. `granted`: a number unique to the grant; 0 for those
-    of version 1 of the rules."""
+    of version 1 of the rules. Only `keys` change: a list of leases stays as of its moment."""
 
     id: int
     ttl_s: int
@@ -47,6 +47,11 @@ class Leases:
         lease = self.by_id.get(lease_id)
         if lease is None or (granted and lease.granted != granted):
             raise LeaseNotFound
+        return lease
+
+    def checkpoint(self, lease_id: int, remaining_s: int) -> Lease:
+        """Raises: LeaseNotFound."""
+        lease = self.by_id[lease_id] = replace(self.get(lease_id), remaining_s=remaining_s)
         return lease
 
     def revoke_of(self, lease_id: int) -> LeaseRevoke:

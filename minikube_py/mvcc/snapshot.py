@@ -7,10 +7,13 @@ not affect it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from hashlib import blake2b
 from itertools import chain
 from operator import attrgetter, le
 from typing import Any, Final
+
+import msgpack
 
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.fields.spec import FieldSet
@@ -20,7 +23,7 @@ from minikube_py.mvcc.auth import are_users_and_roles
 from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field_set_to_plain
 from minikube_py.mvcc.event_log import EventLog, Events
 from minikube_py.mvcc.lease import MAX_TTL_S, NO_LEASE, Lease
-from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.state import StateMachine, result_of
 from minikube_py.mvcc.types import Alarm, Event, KeyValue, prefix_end
 from minikube_py.mvcc.versions import FIRST, LATEST, RELEASES, TooNew
 
@@ -43,28 +46,59 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
     boundary = state.compact_revision
     base = max(boundary, 1)
     head = [HEAD, FORMAT, state.revision, boundary, state.sessions.count, state.version]
-    leases = [[LEASE, each.id, each.ttl_s, each.remaining_s, each.granted] for each in state.lessor.by_id.values()]
     if state.version >= RELEASES:
         head += [state.alarms.rewritten_bytes, state.alarms.grown_bytes]
     if state.version == FIRST:
         head[1:] = [2, *head[2:-1]]
-        leases = [lease[:-1] for lease in leases]
-    fields = [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.declared.values()]
-    alarms = [[ALARM, *alarm] for alarm in sorted(state.alarms.raised)]
-    auth = [[USERS_AND_ROLES, *record] for record in state.auth.records()]
     later = log.between(base, log.last)
-    sessions = ([SESSION, *record] for record in state.sessions.records())
     at_boundary: Events = log.at(boundary) if log.first <= boundary <= log.last else ()
     return _slices(
         chain(
-            [head, *sorted(leases), *fields, *alarms, *auth],
-            sessions,
+            [head],
+            _apart(state),
             (kv and [BASE, *kv] for kv in standing(list(state.index.current.values()), later, base)),
             [[BOUNDARY, boundary, list(at_boundary)]] if at_boundary else [],
             ([EVENTS, events[0].kv.mod_revision, [_slim(event) for event in events]] for events in later),
             [[END]],
         )
     )
+
+
+def _apart(state: StateMachine) -> Iterator[list[Any]]:
+    """The records of all that is no key and no event, but for the head, as of this call."""
+    parts = slice(4 if state.version == FIRST else 5)
+    return chain(
+        (
+            [LEASE, each.id, each.ttl_s, each.remaining_s, each.granted][parts]
+            for each in list(state.lessor.by_id.values())
+        ),
+        [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.declared.values()],
+        [[ALARM, *alarm] for alarm in sorted(state.alarms.raised)],
+        [[USERS_AND_ROLES, *record] for record in state.auth.records()],
+        ([SESSION, *record] for record in state.sessions.records()),
+    )
+
+
+def rest_hash_steps(state: StateMachine) -> Generator[None, None, int]:
+    """In slices, a 64-bit digest of what `StateMachine.hash` of a revision leaves out: leases, declared fields, alarms,
+    users and roles, sessions, the version of the rules, what is compacted. It has no history: `state` counts as of this
+    call. Equal on members that have applied the same entries, in whatever order they hold it."""
+    alarms = state.alarms
+    numbers = (state.compact_revision, state.version, state.sessions.count, alarms.rewritten_bytes, alarms.grown_bytes)
+    return _sum_of(_slices(chain([[HEAD, *numbers]], _apart(state))))
+
+
+def rest_hash(state: StateMachine) -> int:
+    return result_of(rest_hash_steps(state))
+
+
+def _sum_of(slices: Iterator[list[Any]]) -> Generator[None, None, int]:
+    total = 0
+    for records in slices:
+        digests = [blake2b(msgpack.packb(record), digest_size=8).digest() for record in records]
+        total += sum([int.from_bytes(digest, "big") for digest in digests])
+        yield
+    return total & (1 << 64) - 1
 
 
 def standing(current: list[KeyValue], later: list[Events], base: int) -> Iterator[KeyValue | None]:

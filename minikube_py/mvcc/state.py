@@ -226,8 +226,7 @@ class StateMachine:
         return LeaseResult(self.revision, lease.id, lease.ttl_s)
 
     def _apply_checkpoint(self, checkpoint: LeaseCheckpoint) -> LeaseResult:
-        lease = self.lessor.get(checkpoint.id)
-        lease.remaining_s = checkpoint.remaining_s
+        lease = self.lessor.checkpoint(checkpoint.id, checkpoint.remaining_s)
         return LeaseResult(self.revision, lease.id, lease.ttl_s)
 
     def _apply_compact(self, compact: Compact) -> CompactResult:
@@ -446,12 +445,7 @@ class StateMachine:
         """A 64-bit digest of the key-values and of all rows as they stood at `revision`: equal on members that agree,
         whatever was compacted or restored. 0: the current ones, and the open sessions, which have no history; equal on
         members that have applied the same entries. Raises: Compacted, FutureRevision."""
-        steps = self.hash_steps(revision)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return int(end.value)
+        return result_of(self.hash_steps(revision))
 
     def hash_steps(self, revision: int = 0, *, rows: bool = True) -> Generator[None, None, int]:
         """As `hash`, in slices interleaved with applies, as of this call's revision. A later compaction beyond it ends
@@ -566,6 +560,15 @@ class StateMachine:
             raise
         except Exception as error:
             raise unanswerable(error) from error
+
+
+def result_of(steps: Generator[None, None, int]) -> int:
+    """All steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value)
 
 
 def unanswerable(error: Exception) -> InvalidRequest:

@@ -9,6 +9,7 @@ import msgpack
 
 from minikube_py.env import Rng
 from minikube_py.errors import RequestError
+from minikube_py.mvcc.snapshot import rest_hash
 from minikube_py.mvcc.types import RangeRequest
 from minikube_py.sim import declared_fields
 from minikube_py.sim.checkers.convergence import MemberView
@@ -96,4 +97,5 @@ def _view(member: StoreMember, revisions: Sequence[int]) -> MemberView:
         tuple(state.leases()),
         # In the form that other members read: tuples that were applied are lists once restored.
         tuple([repr(msgpack.unpackb(msgpack.packb(record))) for record in state.sessions.records()]),
+        rest_hash(state),
     )

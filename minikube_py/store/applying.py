@@ -173,8 +173,9 @@ class Applying:
         revision = state.revision
         outcomes: list[tuple[Reply, Result | None, MinikubeError | None]] = []
         made_ready = state.ahead.ready is not None
-        if made_ready:
-            entries, self._committed = entries[:1], entries[1:]
+        now = 1 if made_ready else self.revisions.before_pause(entries[0].index, len(entries)) if entries else 0
+        if now < len(entries):
+            entries, self._committed = entries[:now], entries[now:]
         for place, entry in enumerate(entries):
             _, index, data, kind = entry
             reply: Reply | None = None
@@ -197,7 +198,7 @@ class Applying:
                 assert not made_ready, f"entry {index} was prepared twice"
                 if reply is not None:
                     waiting.appendleft((index, command, reply))
-                entries, self._committed = entries[:place], entries[place:]
+                entries, self._committed = entries[:place], [*entries[place:], *self._committed]
                 break
             result: Result | None = None
             refusal: MinikubeError | None = None
@@ -218,6 +219,7 @@ class Applying:
             return
         self.applied_entries += len(entries)
         self._applied(entries[-1])
+        self.revisions.reached(state, entries[-1].index)
         state.ahead.ready = None
         # Popped one by one: if something here fails, `fail` answers the rest.
         outcomes.reverse()

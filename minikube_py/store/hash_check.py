@@ -1,5 +1,5 @@
-"""Consistency check of members: the leader regularly compares hashes of all keys at one revision, and the revisions
-that one entry of the log came to.
+"""Consistency check of members: the leader regularly compares hashes of all keys at one revision, the revisions that
+one entry of the log came to, and hashes of the rest of the state (leases, users, sessions, ...) after that entry.
 
 If a majority of the voters agrees, an alarm names the member that differs and it stops serving. If none does, an alarm
 blocks all writes. Both need a second comparison, at a later revision, with the same result. Hashes are taken in slices
@@ -11,13 +11,14 @@ import asyncio
 import hashlib
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgpack
 
 from minikube_py.errors import MinikubeError, shown
 from minikube_py.mvcc.alarms import CORRUPT
+from minikube_py.mvcc.snapshot import rest_hash_steps
 from minikube_py.mvcc.types import Command, SetAlarm
 from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
@@ -31,7 +32,8 @@ LOOK_S: Final = 0.25
 ASKED, SAID = 1, 2
 COUNT_BITS: Final = 20
 """A question's number is the asker's last applied entry, then its count in this many bits. Earlier releases only count:
-their questions name entry 0, and are about the revision alone."""
+their questions name entry 0, and are about the revision alone. An answer about the rest of the state has the negated
+number, which earlier releases pass over."""
 RECORDED_MAX: Final = 8192
 """The latest changes of the revision of which a member knows the entry."""
 
@@ -44,9 +46,12 @@ class Verdict(NamedTuple):
 
 
 class Revisions:
-    """Which revision the latest entries came to in `state`."""
+    """Which revision the latest entries came to in `state`; and the hash of the rest after one entry that is wanted,
+    which has no history: applying pauses there."""
 
     def __init__(self) -> None:
+        self._wanted = 0
+        self._rest: Generator[None, None, int] | None = None
         self._changes: deque[tuple[int, int]] = deque(maxlen=RECORDED_MAX)
         self._state: Callable[[], StateMachine | None] = lambda: None
 
@@ -59,6 +64,24 @@ class Revisions:
 
     def changed(self, entry: int, revision: int) -> None:
         self._changes.append((entry, revision))
+
+    def want(self, state: StateMachine, entry: int, applied: int) -> None:
+        """The rest after `entry`, which may be applied already: then nobody can tell any more."""
+        self._wanted, self._rest = entry, None
+        self.reached(state, applied)
+
+    def reached(self, state: StateMachine, applied: int) -> None:
+        if applied == self._wanted:
+            self._wanted, self._rest = 0, rest_hash_steps(state)
+
+    def before_pause(self, first: int, count: int) -> int:
+        """How many of `count` entries from `first` on may be applied before the next `reached`."""
+        return min(count, self._wanted - first + 1) if self._wanted >= first else count
+
+    def rest(self) -> Generator[None, None, int] | None:
+        """The steps to the hash that was wanted, once. None: the entry was not reached, or before the question."""
+        steps, self._rest, self._wanted = self._rest, None, 0
+        return steps
 
     def after(self, state: StateMachine, entry: int) -> int | None:
         """The revision after an applied entry; None: it was too long ago."""
@@ -78,6 +101,12 @@ def judge(hashes: Mapping[int, int], voters: frozenset[NodeId]) -> Verdict:
     return Verdict(split=True)
 
 
+def judge_rest(hashes: Mapping[int, int], voters: frozenset[NodeId]) -> Verdict:
+    """As `judge`. Members of earlier releases do not answer, and nobody knows with whom they agree."""
+    verdict = judge(hashes, voters)
+    return Verdict() if verdict.split and not voters <= hashes.keys() else verdict
+
+
 class HashCheck:
     """One member's check: compares while it leads, always answers, and at once who leads now."""
 
@@ -86,6 +115,7 @@ class HashCheck:
         self._propose = propose
         self._number = 0
         self._hashes: dict[int, int] = {}
+        self._rests: dict[int, int] = {}
         self._answering: asyncio.Task[None] | None = None
         self.checks = 0
         self.mismatches = 0
@@ -112,14 +142,16 @@ class HashCheck:
         """Raises: ValueError if it is not a message of this protocol."""
         if kind == SAID:
             number, digest = _two(arguments)
-            if number == self._number and self._member.membership.get(sender) is not None:
-                self._hashes[sender] = digest
+            if abs(number) == self._number and self._member.membership.get(sender) is not None:
+                (self._hashes if number > 0 else self._rests)[sender] = digest
             return
         if kind != ASKED:
             raise ValueError(f"{shown(kind)} is no kind of message")
         number, revision = _two(arguments)
         if sender == self._member.raft.leader or self._answering is None or self._answering.done():
             self.stop()
+            if entry := number >> COUNT_BITS:
+                self._member.replica.revisions.want(self._member.state, entry, self._member.raft.log.applied)
             self._answering = self._member.loop.create_task(self._answer(sender, number, revision))
 
     async def _compare(self) -> Verdict:
@@ -127,24 +159,34 @@ class HashCheck:
         self.checks += 1
         self._number = int(member.raft.log.applied) << COUNT_BITS | self.checks % (1 << COUNT_BITS)
         hashes: dict[int, int] = {}
-        self._hashes = hashes
+        rests: dict[int, int] = {}
+        self._hashes, self._rests = hashes, rests
         configuration = member.raft.configuration
         others = {int(each.id) for each in member.membership.members} - {member.member_id}
-        revision = member.state.revision
+        revision, entry = member.state.revision, self._number >> COUNT_BITS
+        rest = rest_hash_steps(member.state) if entry else None
         for other in others:
             member.tell(NodeId(other), msgpack.packb((ASKED, self._number, revision)))
         own = await self._hash(revision)
+        if rest is not None:
+            rests[member.member_id] = await member.hash_by(rest)
         until_s = member.clock.monotonic_s() + ANSWER_S
         while others - hashes.keys() and member.clock.monotonic_s() < until_s and member.replica.leading:
             await member.clock.sleep(LOOK_S)
-        if own is None or not member.replica.leading:
+        if not member.replica.leading:
             return Verdict()
-        hashes[member.member_id] = own
-        verdict, self.difference = judge(hashes, frozenset(configuration.voters)), ""
+        if own is not None:
+            hashes[member.member_id] = own
+        voters = frozenset(configuration.voters)
+        self.difference = "" if own is not None else f"this member has compacted its keys at revision {revision}"
+        verdict, found, where = judge(hashes, voters), hashes, f"data at revision {revision}"
+        if verdict == Verdict():
+            verdict, found = judge_rest(rests, voters), rests
+            where = f"leases, users, sessions, alarms, compactions or declared fields after entry {entry}"
         if verdict != Verdict():
             self.mismatches += 1
-            said = ", ".join(f"{id:x}: {digest:016x}" for id, digest in sorted(hashes.items()))
-            self.difference = f"members hold different data at revision {revision}: {said}"
+            said = ", ".join(f"{id:x}: {digest:016x}" for id, digest in sorted(found.items()))
+            self.difference = f"members hold different {where}: {said}"
             member.say(self.difference)
         return verdict
 
@@ -160,6 +202,10 @@ class HashCheck:
             await member.clock.sleep(LOOK_S)
         if not self._has(entry, revision):
             return
+        rest = member.replica.revisions.rest() if entry else None
+        if rest is not None:
+            # First: the asker waits for the other hash.
+            member.tell(to, msgpack.packb((SAID, -number, await member.hash_by(rest))))
         own = self._after(entry, revision)
         digest = await self._hash(revision) if own == revision else _hash_of_revision(own)
         if digest is not None:

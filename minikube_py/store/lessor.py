@@ -5,7 +5,7 @@ A follower keeps no deadlines: it does not learn of renewals."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from minikube_py.env import Clock
 
@@ -33,8 +33,10 @@ class Lessor:
         self._leases.clear()
         self._heap.clear()
         self._ending.clear()
-        for lease_id, ttl_s in leases:
-            self._set(lease_id, ttl_s)
+        now_s = self._clock.monotonic_s()
+        self._leases.update([(lease_id, (ttl_s, now_s + ttl_s)) for lease_id, ttl_s in leases])
+        self._heap.extend([(deadline_s, lease_id) for lease_id, (_, deadline_s) in self._leases.items()])
+        heapq.heapify(self._heap)
 
     def clear(self) -> None:
         """Another member leads."""
@@ -63,10 +65,9 @@ class Lessor:
         lease = self._leases.get(lease_id)
         return None if lease is None else max(0.0, lease[1] - self._clock.monotonic_s())
 
-    def expired(self) -> list[int]:
-        """Leases that have expired and whose revoke is to be proposed now."""
+    def expired(self) -> Iterator[int]:
+        """Leases that have expired and whose revoke is to be proposed now. Those that are not taken come again."""
         now_s = self._clock.monotonic_s()
-        due: list[int] = []
         while self._heap and self._heap[0][0] <= now_s:
             _, lease_id = heapq.heappop(self._heap)
             lease = self._leases.get(lease_id)
@@ -76,10 +77,9 @@ class Lessor:
                 # Renewed since: a renewal only moves the deadline; the heap is corrected when the old one comes up.
                 heapq.heappush(self._heap, (lease[1], lease_id))
                 continue
-            due.append(lease_id)
             self._ending[lease_id] = now_s + RETRY_S
             heapq.heappush(self._heap, (now_s + RETRY_S, lease_id))
-        return due
+            yield lease_id
 
     def _set(self, lease_id: int, ttl_s: int) -> None:
         deadline_s = self._clock.monotonic_s() + ttl_s

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 
 from minikube_py.env import Clock, Disk, Rng, ended, say
@@ -252,7 +252,11 @@ class StoreMember:
         tables.
 
         Raises: Compacted, FutureRevision."""
-        return await drive(self.state.hash_steps(revision, rows=rows), self.wait_for_sync, self.clock)
+        return await self.hash_by(self.state.hash_steps(revision, rows=rows))
+
+    async def hash_by(self, steps: Generator[None, None, int]) -> int:
+        """The result of the steps, between other work."""
+        return await drive(steps, self.wait_for_sync, self.clock)
 
     change_members = change_members
     transfer = transfer

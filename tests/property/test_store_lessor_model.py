@@ -77,7 +77,7 @@ class LessorBesideAModel(RuleBasedStateMachine):
         due = {id for id, (_, at_s) in self.deadlines.items() if at_s <= now_s and self.told.get(id, now_s) <= now_s}
         assert sorted(self.lessor.expired()) == sorted(due), "each that is due, once"
         self.told.update(dict.fromkeys(due, now_s + RETRY_S))
-        assert self.lessor.expired() == []
+        assert list(self.lessor.expired()) == []
 
     @invariant()
     def the_same_leases(self) -> None:

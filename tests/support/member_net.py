@@ -13,6 +13,7 @@ from virtual_time import LoopClock, LoopSyncs
 
 from minikube_py.env import Disk, SystemDisk
 from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
+from minikube_py.mvcc.snapshot import rest_hash
 from minikube_py.mvcc.types import Put
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, MessageType
@@ -184,7 +185,7 @@ class MemberNet:
     async def alike(self, *ids: int) -> None:
         running = [self.members[id] for id in ids or self.members]
         await until(lambda: len({member.raft.log.applied for member in running}) == 1)
-        assert len({member.state.hash() for member in running}) == 1
+        assert len({(member.state.hash(), rest_hash(member.state)) for member in running}) == 1
 
 
 @contextlib.asynccontextmanager

@@ -35,8 +35,8 @@ class Noted:
         )
         self.state: Any = SimpleNamespace(
             revision=1, compact_revision=0, data_bytes=0, version=ALARMS, tables=tables, trim=self.note("trim"),
-            alarms=SimpleNamespace(raised=set()), lessor=SimpleNamespace(revoke_of=lambda id: LeaseRevoke(id, 0)),
-            build_indexes=self.build,
+            alarms=SimpleNamespace(raised=set()), build_indexes=self.build,
+            lessor=SimpleNamespace(revoke_of=lambda id: LeaseRevoke(id, 0), by_id={}),
         )  # fmt: skip
         files = SimpleNamespace(
             written_bytes=0, wants_upkeep=False, spare=SimpleNamespace(held_bytes=0), upkeep=self.prepare,

@@ -11,6 +11,7 @@ import msgpack
 
 from minikube_py.errors import MinikubeError, NotLeader
 from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.snapshot import rest_hash
 from minikube_py.mvcc.types import Command, Put, RangeRequest, Result
 from minikube_py.raft.codec import message_from_plain, message_to_plain
 from minikube_py.raft.configuration import NodeId
@@ -268,6 +269,6 @@ class ReplicaNet:
         """They have applied the same, and have the same content."""
         running = [self[id] for id in ids or [id for id, node in self.nodes.items() if node.replica]]
         self.until(lambda: len({replica.raft.log.applied for replica in running}) == 1)
-        assert len({replica.state.hash() for replica in running}) == 1
+        assert len({(replica.state.hash(), rest_hash(replica.state)) for replica in running}) == 1
         assert len({replica.membership for replica in running}) == 1
         assert len({replica.raft.configuration for replica in running}) == 1

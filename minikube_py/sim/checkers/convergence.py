@@ -158,7 +158,8 @@ class Agreement:
 @dataclass(frozen=True, slots=True)
 class MemberView:
     """A member's contents after a run. `hashes[r]`: its digest of its state at revision r, for every revision it still
-    answers at. `kvs`: all of its current key-values. `leases`: (id, TTL in seconds), in order."""
+    answers at. `kvs`: all of its current key-values. `leases`: (id, TTL in seconds), in order. `rest`: digest of what
+    is no key."""
 
     member: int
     applied: int
@@ -168,6 +169,7 @@ class MemberView:
     kvs: Sequence[KeyValue] = ()
     leases: Sequence[tuple[int, int]] = ()
     sessions: Sequence[object] = field(default=())
+    rest: int = 0
 
 
 def check_members(views: Iterable[MemberView]) -> Verdict:
@@ -177,7 +179,7 @@ def check_members(views: Iterable[MemberView]) -> Verdict:
         return violation("there are no members")
     first, *others = known
     for other in others:
-        for name in ("applied", "revision", "compact_revision", "leases", "sessions"):
+        for name in ("applied", "revision", "compact_revision", "leases", "sessions", "rest"):
             ours, theirs = getattr(first, name), getattr(other, name)
             if ours != theirs:
                 return violation(

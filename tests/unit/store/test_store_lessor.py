@@ -29,9 +29,9 @@ def make(*leases: tuple[int, int]) -> tuple[Lessor, Clock]:
 def test_a_lease_ends_after_its_ttl_not_before():
     lessor, clock = make((1, 10), (2, 20))
     clock.now_s += 9.999
-    assert lessor.expired() == []
+    assert list(lessor.expired()) == []
     clock.now_s += 0.001
-    assert lessor.expired() == [1]
+    assert list(lessor.expired()) == [1]
 
 
 def test_renewal_gives_the_full_ttl_anew():
@@ -39,9 +39,9 @@ def test_renewal_gives_the_full_ttl_anew():
     clock.now_s += 9
     assert lessor.renew(1) == 10
     clock.now_s += 9.9
-    assert lessor.expired() == []
+    assert list(lessor.expired()) == []
     clock.now_s += 0.1
-    assert lessor.expired() == [1]
+    assert list(lessor.expired()) == [1]
 
 
 def test_an_unknown_lease_is_not_renewed():
@@ -53,28 +53,28 @@ def test_a_revoked_lease_does_not_end_again():
     lessor, clock = make((1, 10))
     lessor.revoked(1)
     clock.now_s += 100
-    assert lessor.expired() == [] and len(lessor) == 0
+    assert list(lessor.expired()) == [] and len(lessor) == 0
 
 
 def test_a_revoke_that_was_not_applied_comes_due_again():
     lessor, clock = make((1, 10))
     clock.now_s += 10
-    assert lessor.expired() == [1]
-    assert lessor.expired() == []
+    assert list(lessor.expired()) == [1]
+    assert list(lessor.expired()) == []
     clock.now_s += RETRY_S
-    assert lessor.expired() == [1]
+    assert list(lessor.expired()) == [1]
 
 
 def test_no_renewal_is_told_done_once_the_revoke_is_on_its_way():
     lessor, clock = make((1, 10))
     clock.now_s += 10
     assert lessor.renew(1) == 10, "the time is over, but nobody has acted on it yet"
-    assert lessor.expired() == []
+    assert list(lessor.expired()) == []
     clock.now_s += 10
-    assert lessor.expired() == [1]
+    assert list(lessor.expired()) == [1]
     assert lessor.renew(1) == 0
     clock.now_s += RETRY_S
-    assert lessor.expired() == [1], "the revoke was not taken, and comes due again"
+    assert list(lessor.expired()) == [1], "the revoke was not taken, and comes due again"
     lessor.revoked(1)
     lessor.granted(1, 10)
     assert lessor.renew(1) == 10, "another lease under the same id"
@@ -85,10 +85,10 @@ def test_after_a_restart_every_lease_has_its_full_ttl():
     clock.now_s += 9
     lessor.restart([(1, 10), (2, 5)])
     clock.now_s += 5
-    assert lessor.expired() == [2]
+    assert list(lessor.expired()) == [2]
     lessor.revoked(2)
     clock.now_s += 4.9
-    assert lessor.expired() == []
+    assert list(lessor.expired()) == []
     assert lessor.remaining_s(1) is not None and lessor.remaining_s(3) is None
 
 
@@ -98,7 +98,7 @@ def test_leases_granted_and_revoked_do_not_pile_up():
         lessor.granted(lease_id, 9_000_000_000)
         lessor.revoked(lease_id)
     assert len(lessor._heap) < 100
-    assert lessor.expired() == []
+    assert list(lessor.expired()) == []
 
 
 def test_many_renewals_do_not_pile_up():
@@ -106,7 +106,7 @@ def test_many_renewals_do_not_pile_up():
     for _ in range(1000):
         clock.now_s += 1
         lessor.renew(1)
-        lessor.expired()
+        list(lessor.expired())
     assert len(lessor._heap) == 1
 
 
@@ -114,6 +114,6 @@ def test_who_does_not_lead_any_more_knows_of_no_deadline():
     lessor, clock = make((1, 5))
     lessor.clear()
     clock.now_s += 100
-    assert lessor.expired() == [] and lessor.remaining_s(1) is None and lessor.renew(1) == 0
+    assert list(lessor.expired()) == [] and lessor.remaining_s(1) is None and lessor.renew(1) == 0
     lessor.restart([(1, 5)])
-    assert lessor.remaining_s(1) == 5 and lessor.expired() == []
+    assert lessor.remaining_s(1) == 5 and list(lessor.expired()) == []
