@@ -158,9 +158,8 @@ class HashCheck:
         member = self._member
         self.checks += 1
         self._number = int(member.raft.log.applied) << COUNT_BITS | self.checks % (1 << COUNT_BITS)
-        hashes: dict[int, int] = {}
-        rests: dict[int, int] = {}
-        self._hashes, self._rests = hashes, rests
+        self._hashes, self._rests = {}, {}
+        hashes, rests = self._hashes, self._rests
         configuration = member.raft.configuration
         others = {int(each.id) for each in member.membership.members} - {member.member_id}
         revision, entry = member.state.revision, self._number >> COUNT_BITS
