@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from minikube_py.lab.study.design import Mode
 
 RESULTS = Path("results")
-HERE = "a run on this machine"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs_help = f"how many processes (default: one for each core, {cores} here)"
     parser.add_argument("--jobs", type=flags.whole_number(1, 1024), default=cores, metavar="N", help=jobs_help)
-    ray_help = "run on the Ray cluster at ADDRESS instead (`auto`: the one on this host)"
-    parser.add_argument("--ray", metavar="ADDRESS", help=ray_help)
     parser.add_argument("--resume", action="store_true", help="continue with the units missing in the journal of --out")
     parser.add_argument("--report", action="store_true", help="only write the report from the journal")
     limit_help = "stop after this time, e.g. 30m, and report what has finished; --resume continues"
@@ -49,9 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if hasattr(arguments, "report"):
-        forms.refuse(arguments, "--report", dict.fromkeys(("jobs", "ray", "time", "blocks"), ("a run",)))
-    forms.require(arguments, "--ray" if hasattr(arguments, "ray") else HERE, {"jobs": (HERE,)})
+    form = "--report" if hasattr(arguments, "report") else "a run"
+    forms.require(arguments, form, dict.fromkeys(("jobs", "time", "blocks"), ("a run",)))
     _one_blas_thread()
     from minikube_py.lab.study.experiment import find
     from minikube_py.lab.study.running import StudyOptions, run_study
@@ -64,7 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
         mode=mode,
         out=out,
         jobs=arguments.jobs,
-        ray=arguments.ray,
         resume=arguments.resume,
         report_only=arguments.report,
         limit_s=arguments.time,

@@ -31,5 +31,5 @@ def test_a_message_names_an_extra_that_there_is() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     said = {name: re.findall(r"\bto_install\(['\"]([^'\"]+)['\"]\)", text) for name, text in texts().items()}
     extras = {extra for found in said.values() for each in found for extra in each.split(",")}
-    assert {"lab", "etcd", "etcd-api", "sweep"} <= extras <= set(declared)
+    assert {"lab", "etcd", "etcd-api"} <= extras <= set(declared)
     assert to_install("lab") == "run pip install '.[lab]' in the source folder of minikube_py"

@@ -55,7 +55,7 @@ def warnings_of(study: Study, design: Design, registration: Registration, record
     threads = Counter(name for record in records for name, each in _candidates(record) if _had_threads(each))
     if threads:
         listed = ", ".join(f"{name} (in {count} units)" for name, count in threads.items())
-        warnings.append(f"Worked in other threads too, whose CPU time is counted as theirs: {listed}.")
+        warnings.append(f"Worked in other threads or processes too, whose CPU time is counted as theirs: {listed}.")
     unmatched = Counter(name for record in records for name, each in _candidates(record) if _fell_short(record, each))
     if unmatched:
         listed = ", ".join(f"{name} ({count} units)" for name, count in unmatched.items())

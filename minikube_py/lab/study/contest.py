@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import copy
 import math
+import resource
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import process_time_ns, thread_time_ns
 from typing import Any, Final, NamedTuple, Protocol
@@ -50,7 +52,8 @@ class Candidate(Protocol):
 
 
 class World(Protocol):
-    """A seed's world: a cluster, and its events."""
+    """A seed's world: a cluster, and its events. Candidates get it without the batches, so that none can look at its
+    requests, changes or answers before it is asked."""
 
     @property
     def batches(self) -> Sequence[Batch]: ...
@@ -91,6 +94,7 @@ class Contest(Study):
     def measure(self, design: Design, unit: Unit) -> Report:
         levels = dict(unit.levels)
         world = self.world(design, levels, unit.seed)
+        batches = taken_from(world)
         threads = Threads()
         there: dict[str, Candidate] = {}
         reports: dict[str, Report] = {}
@@ -99,7 +103,7 @@ class Contest(Study):
             try:
                 # Of its own, so that nobody can change what the others get.
                 with threads.turn():
-                    made = self.candidate(name, blind(world), design, levels)
+                    made = self.candidate(name, copy.deepcopy(world), design, levels)
                 there[name] = made
                 reports[name] = {"asked": [], "wrong": 0, "figures": {}}
             except LeftAtWork:
@@ -110,7 +114,7 @@ class Contest(Study):
                 absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
         planned: list[int] = []
         order: list[list[str]] = []
-        for number, batch in enumerate(world.batches):
+        for number, batch in enumerate(batches):
             planned.append(len(batch.asked))
             order.append(self.turns(list(there), unit, number))
             for name in order[-1]:
@@ -181,19 +185,22 @@ class Contest(Study):
         )
 
 
-def blind(world: Any) -> Any:
-    """A copy whose batches, if they are a list or a tuple, lack the answers."""
-    copied = copy.deepcopy(world)
-    batches = copied.batches
-    if type(batches) in (list, tuple) and "batches" in getattr(copied, "__dict__", ()):
-        vars(copied)["batches"] = type(batches)(each._replace(right=None) for each in batches)
-    return copied
+def taken_from(world: Any) -> Sequence[Batch]:
+    """The batches, which the world has no longer. Raises: StudyError, where they cannot be taken out of it."""
+    batches: Sequence[Batch] = world.batches
+    with suppress(AttributeError):
+        del world.batches
+    if hasattr(world, "batches"):
+        raise StudyError("a world's batches must be an attribute of its own: candidates get it without them")
+    return batches
 
 
 class _Span:
-    """CPU time since it was made: of this thread, and of all others of the process together."""
+    """CPU time since it was made: of this thread, and of all others of the process and of processes that it started and
+    waited for, together."""
 
     def __init__(self) -> None:
+        self._children_ns = _of_children_ns()
         self._process_ns = process_time_ns()
         self._thread_ns = thread_time_ns()
 
@@ -202,7 +209,13 @@ class _Span:
 
     def elsewhere_ns(self) -> int:
         process_ns = process_time_ns() - self._process_ns
-        return max(0, process_ns - self.own_ns())
+        return max(0, process_ns - self.own_ns()) + _of_children_ns() - self._children_ns
+
+
+def _of_children_ns() -> int:
+    """Of those that have ended, and were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
 def plain(answers: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Runs the remaining units: by processes on all cores, or as tasks of a Ray cluster.
+"""Runs the remaining units by processes on all cores.
 
 Only this process writes results, as they arrive. A unit that raises also counts as a result: it is reported, recorded
 as failed, and retried by the next `--resume`.
@@ -11,18 +11,17 @@ import multiprocessing
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from minikube_py import own_code
-from minikube_py.errors import to_install
-from minikube_py.lab.study.design import Design, StudyError, Unit
+from minikube_py.lab.study.design import Design, Unit
 from minikube_py.lab.study.experiment import find
 from minikube_py.lab.study.journal import Journal, Record
-from minikube_py.lab.study.registration import PACKAGE
+from minikube_py.lab.study.threads import at_work
 
 UNITS_A_PROCESS: Final = 40
 """A worker is replaced after this many units, so that leaked memory does not slow later ones."""
@@ -71,9 +70,17 @@ def in_processes(jobs: int, stop_s: float | None = None) -> Iterator[Callable[[S
     """`jobs` workers, spawned rather than forked, so that all systems behave alike; one job runs in this process.
     `stop_s`: on the monotonic clock, when workers are ended with what they do; then one job is a worker, too."""
     if jobs == 1 and stop_s is None:
-        yield lambda tasks: map(run_unit, tasks)
+        yield _here
     else:
         yield lambda tasks: _by_workers(tasks, jobs, stop_s)
+
+
+def _here(tasks: Sequence[Task]) -> Results:
+    """Goes on in a worker once threads that do not end would be paid for by whoever is asked here."""
+    left = deque(tasks)
+    while left and not at_work():
+        yield run_unit(left.popleft())
+    yield from _by_workers(left, 1, None)
 
 
 def _left_s(stop_s: float | None) -> float | None:
@@ -102,12 +109,13 @@ class _Worker:
     def record(self) -> tuple[Record, bool]:
         """Blocks until there is one; and whether the process can take another task."""
         try:
-            found: Record = self.pipe.recv()
+            found: Record
+            found, left_at_work = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
             how = f"its process ended with exit code {self.process.exitcode}; -9 may mean that memory was short"
             return {**_record(self.task.unit), "failed": how, "took_s": 0.0}, False
-        return found, self.given < UNITS_A_PROCESS
+        return found, self.given < UNITS_A_PROCESS and not left_at_work
 
     def end(self) -> None:
         self.pipe.close()
@@ -118,12 +126,12 @@ class _Worker:
 def _serve(pipe: Connection) -> None:
     try:
         while True:
-            pipe.send(run_unit(pipe.recv()))
+            pipe.send((run_unit(pipe.recv()), at_work()))
     except (EOFError, KeyboardInterrupt):
         pass
 
 
-def _by_workers(tasks: Sequence[Task], jobs: int, stop_s: float | None) -> Results:
+def _by_workers(tasks: Iterable[Task], jobs: int, stop_s: float | None) -> Results:
     """In the order in which they finish. Leaving early ends the workers; at `stop_s` all are ended, and named."""
     context = multiprocessing.get_context("spawn")
     waiting = deque(tasks)
@@ -148,47 +156,6 @@ def _by_workers(tasks: Sequence[Task], jobs: int, stop_s: float | None) -> Resul
     finally:
         for worker in workers:
             worker.end()
-
-
-@contextmanager
-def on_ray(address: str, stop_s: float | None = None) -> Iterator[Callable[[Sequence[Task]], Results]]:
-    """Tasks of one CPU each on a cluster started by `ray start --head`. Raises: StudyError."""
-    try:
-        import ray
-    except ImportError as error:
-        raise StudyError(f"ray is not installed; {to_install('sweep')}, or leave --ray out") from error
-    try:
-        # The package is shipped, so that the cluster's hosts run this code.
-        ray.init(address=address, log_to_driver=False, runtime_env={"py_modules": [str(PACKAGE)]})
-    except Exception as error:
-        said = " ".join(str(error).split())[:200]
-        raise StudyError(f"no Ray cluster at {address!r}: {said}; start one with `ray start --head`") from error
-    try:
-        yield lambda tasks: _ray_results(tasks, stop_s)
-    finally:
-        ray.shutdown()
-
-
-def _ray_results(tasks: Sequence[Task], stop_s: float | None) -> Results:
-    """At most twice as many tasks as CPUs, so that little work is lost at the end."""
-    import ray
-
-    remote: Any = ray.remote(num_cpus=1)(run_unit)
-    room = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
-    waiting = list(reversed(tasks))
-    under_way: list[Any] = []
-    while waiting or under_way:
-        while waiting and len(under_way) < room:
-            under_way.append(remote.remote(waiting.pop()))
-        ready, under_way = ray.wait(under_way, num_returns=1, timeout=_left_s(stop_s))
-        if not ready:
-            return
-        try:
-            yield from ray.get(ready)
-        except ray.exceptions.RayError as error:
-            said = " ".join(str(error).split())[-300:]
-            hint = "the cluster's hosts need Python and the packages of minikube_py as here; --resume goes on"
-            raise StudyError(f"a task of the Ray cluster failed: {said}; {hint}") from error
 
 
 def run(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,14 +27,13 @@ from minikube_py.lab.study.runner import Results, Task
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """`target`: the name of a study, or the file of its design. `ray`: a cluster's address. `limit_s`: the run stops
+    """`target`: the name of a study, or the file of its design. `limit_s`: the run stops
     after this time. `report_only`: runs nothing. `blocks`: all without any."""
 
     target: str
     mode: Mode
     out: Path
     jobs: int
-    ray: str | None = None
     resume: bool = False
     report_only: bool = False
     limit_s: float | None = None
@@ -54,7 +52,7 @@ def run_study(options: StudyOptions, step: Step) -> int:
         raise StudyError(f"the study {study.name} shows nothing of benchmarks; leave --bench out")
     rates = bench_rates(options.bench)
     report.require_writable(options.out, "--out")
-    jobs = "on Ray" if options.ray else f"{options.jobs} processes, {_threads()} each"
+    jobs = f"{options.jobs} processes, {_threads()} each"
     environment, code = describe(options.out, jobs).as_dict(), code_digest(study)
     about = {"registration": registration.as_dict(), "environment": environment, "code": code}
     resumes, alone = options.resume or options.report_only, not options.report_only
@@ -99,17 +97,15 @@ def _run(options: StudyOptions, study: Study, design: Design, journal: Journal, 
     if not units:
         print(f"every unit{' of ' if options.blocks else ''}{', '.join(options.blocks)} has finished", flush=True)
         return 0
-    where: AbstractContextManager[Callable[[Sequence[Task]], Results]]
     stop_s = time.monotonic() + options.limit_s if options.limit_s else None
-    where = runner.on_ray(options.ray, stop_s) if options.ray else runner.in_processes(options.jobs, stop_s)
-    place = f"Ray at {options.ray}" if options.ray else f"{options.jobs} processes"
     if journal.records:
         print(f"{len(journal.records):,} units have finished before", flush=True)
 
     def check(record: Record) -> None:
         _check_first(study, design, record, checked)
 
-    with where as results, progress(f"{design.mode} study, {place}", len(units)) as shown:
+    what = f"{design.mode} study, {options.jobs} processes"
+    with runner.in_processes(options.jobs, stop_s) as results, progress(what, len(units)) as shown:
         failed = runner.run(options.target, design, journal, units, _until(results, stop_s, check), shown.update)
     for record in failed[:3]:
         print(f"failed: {record['key']}\n{record['failed']}", flush=True)

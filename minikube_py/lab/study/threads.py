@@ -1,11 +1,16 @@
-"""Threads that a candidate leaves at work: the CPU time of what they do later is measured as its rivals'."""
+"""What a candidate leaves at work, such as threads and processes: what they do later is measured as its rivals'."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from minikube_py import own_code
@@ -26,11 +31,8 @@ class Threads:
 
     def __init__(self) -> None:
         """Raises: LeftAtWork, while those of an earlier unit are at work."""
-        self._before = self._alive()
-        for ident, thread in list(_stayed.items()):
-            if ident not in self._before or (thread and not thread.is_alive()):
-                del _stayed[ident]
-        if _stayed:
+        self._before, self._others = self._alive(), _others()
+        if at_work():
             raise LeftAtWork(f"threads of a candidate of an earlier unit ({_names(_stayed)}) have still not ended")
 
     @contextmanager
@@ -47,7 +49,13 @@ class Threads:
 
     def require_none(self) -> None:
         """Call when a turn is over. Raises: StudyError, once they have ended; LeftAtWork, if they do not."""
+        others = {name: end for name, end in _others().items() if name not in self._others}
+        for end in others.values():
+            end()
         if not (left := self._left()):
+            if others:
+                listed = ", ".join(others)
+                raise StudyError(f"leaves {listed} when its turn is over, for which others would pay: end it first")
             return
         known = {ident: next((each for each in threading.enumerate() if each.ident == ident), None) for ident in left}
         for thread in filter(None, known.values()):
@@ -68,6 +76,48 @@ class Threads:
     @staticmethod
     def _alive() -> set[int]:
         return {*sys._current_frames()}
+
+
+def at_work() -> bool:
+    """Whether threads of an earlier unit live: then no time that this process measures is of who is asked."""
+    alive = sys._current_frames()
+    for ident, thread in list(_stayed.items()):
+        if ident not in alive or (thread and not thread.is_alive()):
+            del _stayed[ident]
+    return bool(_stayed)
+
+
+def _others() -> dict[str, Callable[[], object]]:
+    """What else may work in another's turn, with what ends it."""
+    found: dict[str, Callable[[], object]] = {f"process {pid}": partial(_end, pid) for pid in _children()}
+    for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):
+        if signal.getitimer(timer := getattr(signal, name))[0]:
+            found[f"the timer {name}"] = partial(signal.setitimer, timer, 0)
+    if sys.getprofile():
+        found["a profiler"] = partial(sys.setprofile, None)
+    if sys.gettrace():
+        found["a tracer"] = partial(sys.settrace, None)
+    return found
+
+
+def _children() -> set[int]:
+    """Those that have ended, and nobody has waited for, too: their CPU time is not charged yet. Not the one process by
+    which Python tracks what it shares."""
+    tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        return {each.pid for each in multiprocessing.active_children() if each.pid}
+    found: set[int] = set()
+    for each in tasks.iterdir():
+        with suppress(OSError):
+            found.update(map(int, (each / "children").read_text().split()))
+    return found - {getattr(tracker, "_pid", None)}
+
+
+def _end(pid: int) -> None:
+    with suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def _names(threads: dict[int, threading.Thread | None]) -> str:

@@ -1,4 +1,4 @@
-"""The same probes three times: in Python, in numpy, and compiled by numba (extra `sweep`), to separate results from
+"""The same probes three times: in Python, in numpy, and compiled by numba (extra `compiled`), to separate results from
 Python's constant factors.
 
 The loops are written once, over flat arrays, and compiled where numba is installed. A joint bitset checks whether any

@@ -97,7 +97,7 @@ def measure(design: Design, unit: Unit) -> Report:
             kind.append(np.array([0 if low == MISSING else low for low in request], dtype=np.int64))
     ways = [compiled.PYTHON, compiled.NUMPY, *filter(None, [compiled.compiled()])]
     found = {way.name: _one(way, table, fits, none, TIME_LIMIT_S[design.mode]) for way in ways}
-    absent = {} if len(ways) == 3 else {"compiled": f"numba is not installed; {to_install('sweep')}"}
+    absent = {} if len(ways) == 3 else {"compiled": f"numba is not installed; {to_install('compiled')}"}
     wrong = int(len({tuple(sorted(each["opened"].items())) for each in found.values()}) > 1)
     return {"ways": found, "absent": absent, "candidates": {}, "wrong": wrong, "shards": cluster.shards}
 

@@ -13,7 +13,7 @@ from minikube_py.cli.main import COMMANDS, main
 
 ANY_TEXT = {
     "a name, a path or a pattern": """
-        --audit-log-path --etcd-prefix --workload --labels --topic --ray --name --advertise --scheduler-name
+        --audit-log-path --etcd-prefix --workload --labels --topic --name --advertise --scheduler-name
         --leader-elect-resource-name --leader-elect-resource-namespace --leader-elect-identity --claim-prefix
         --claim-identity --secrets-dir --index -n name to study test
         """,

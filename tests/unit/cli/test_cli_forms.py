@@ -73,7 +73,6 @@ REFUSED = {
     "store salvage d --exact": "--exact needs --to: without it, nothing is written",
     "trace convert --lists --pods gpushare40": "--pods needs nodes and pods; this is --lists",
     "trace convert --usage --pods gpushare40": "--pods needs nodes and pods; this is --usage",
-    "lab study bloom --ray auto --jobs 3": "--jobs needs a run on this machine; this is --ray",
     "lab study bloom --report --time 3s": "--time needs a run; this is --report",
     "bench schedule --virtual --members 3": "--virtual has one member, not 3",
     "bench schedule --nodes 10,20 --data-dir d": "--data-dir holds one run, and these are 2; leave it out",

@@ -382,7 +382,7 @@ def test_work_is_paid_for_wherever_it_is_done(how: str, planted: Any) -> None:
         assert record["candidates"]["sorted"]["figures"]["answer_us"] == [1000.0] * 4
         assert record["candidates"]["scan"]["figures"]["answer_us"] == [0.0] * 4
         assert record["candidates"]["sorted"]["wrong"] == 0
-    told = "Worked in other threads too, whose CPU time is counted as theirs: sorted (in 8 units)."
+    told = "Worked in other threads or processes too, whose CPU time is counted as theirs: sorted (in 8 units)."
     assert (told in warnings(study, design, records)) is (how == "another thread")
 
 

@@ -464,6 +464,6 @@ def test_pods_a_second_are_found_in_what_a_bench_wrote(tmp_path: Path) -> None:
 
 
 def test_options_are_data() -> None:
-    assert StudyOptions("bloom", "quick", Path("x"), 2).ray is None
+    assert StudyOptions("bloom", "quick", Path("x"), 2).limit_s is None
     assert isinstance(next(small().units()), Unit)
     assert candidates.NO_BITS[0] == "always"
