@@ -1,12 +1,11 @@
 """EndpointSlices of services and their pods; Endpoints written by others are mirrored into slices.
 
-Source: k8s.io/kubernetes/pkg/controller/{endpointslice,endpointslicemirroring}. topology-mode Auto, deprecated
-upstream, yields an event and no hints; `spec.trafficDistribution` is supported.
+Source: k8s.io/kubernetes/pkg/controller/{endpointslice,endpointslicemirroring}.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import WARNING
@@ -25,10 +24,15 @@ from minikube_py.controllers.service_pods import ServicePods
 from minikube_py.controllers.slices import Piece, Plan
 from minikube_py.controllers.views import EndpointSliceView, EndpointsView, Labels, MetaView, NodeView, ServiceView
 
+if TYPE_CHECKING:
+    from minikube_py.controllers.topology_hints import Topology
+
 ZONE: Final = "topology.kubernetes.io/zone"
 SKIP_MIRROR: Final = "endpointslice.kubernetes.io/skip-mirror"
 LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
 _GONE: Final = -1
+_NODES: Final = ""
+"""Beside the keys of services in the queue: the zones' shares of CPU have changed."""
 
 
 class Slices:
@@ -164,7 +168,11 @@ class EndpointSliceController(ServicePods):
         self._nodes: Informer[NodeView] = context.informers.of(NODES)
         self._waiting: dict[str, set[str]] = {}
         """By missing node: keys of the services whose pods name it."""
-        self._nodes.add_handler(Handler(on_add=self._node_came))
+        self._topology: Topology | None = None
+        self._nodes_changed = True
+        self._nodes.add_handler(
+            Handler(on_add=self._node_came, on_update=self._node_updated, on_delete=lambda node: self._node_moved())
+        )
 
     def start(self) -> None:
         self._workers.start()
@@ -172,15 +180,42 @@ class EndpointSliceController(ServicePods):
     def _node_came(self, node: NodeView) -> None:
         for key in sorted(self._waiting.pop(node.name, ())):
             self._queue.add(key)
+        self._node_moved()
+
+    def _node_updated(self, old: NodeView, new: NodeView) -> None:
+        if (old.ready, old.labels.get(ZONE)) != (new.ready, new.labels.get(ZONE)):
+            self._node_moved()
+
+    def _node_moved(self) -> None:
+        self._nodes_changed = True
+        if self._topology is not None and self._topology.hinted:
+            self._queue.add(_NODES)
+
+    def _follow_nodes(self) -> Topology:
+        if self._topology is None:
+            from minikube_py.controllers.topology_hints import Topology
+
+            self._topology = Topology()
+        if self._nodes_changed:
+            self._nodes_changed = False
+            self._topology.set_nodes(self._nodes.store)
+        return self._topology
 
     def _zone_of(self, name: str) -> str | None:
         node = self._nodes.store.get(name)
         return None if node is None else node.labels.get(ZONE, "")
 
     async def sync(self, key: str) -> None:
+        if key == _NODES:
+            for other in self._follow_nodes().overloaded():
+                self._queue.add(other)
+            return
         service = self._services.store.get(key)
         if service is None:
             # The garbage collector deletes its slices.
+            if (topology := self._topology) is not None:
+                for kind in tuple(topology.hinted.get(key, ())):
+                    topology.disable(key, kind)
             self.forget(key)
             self._slices.forget(key)
             return
@@ -190,9 +225,11 @@ class EndpointSliceController(ServicePods):
         existing = self._slices.of(key)
         if existing is None:
             return
+        if slices.wants_topology(service):
+            self._follow_nodes()
         pods = self.selected(service)
         trigger = self.trigger_time(key, service, pods)
-        for plan in slices.plan(service, pods, self._zone_of, existing):
+        for plan in slices.plan(service, pods, self._zone_of, existing, self._topology):
             try:
                 await self._slices.carry_out(plan, service, "Service", trigger)
             except StatusError as error:
@@ -203,9 +240,8 @@ class EndpointSliceController(ServicePods):
                 self._waiting.setdefault(node, set()).add(key)
                 told = f"skipping Pod {pod} for Service {service.namespace}/{service.name}: Node {node} Not Found"
                 self._report(service, told)
-        if slices.wants_topology(service):
-            told = "Topology mode Auto is not honoured here; use spec.trafficDistribution"
-            self._recorder.event(involved("Service", service), WARNING, "TopologyAwareHintsDisabled", told)
+            for kind, reason, told in plan.told:
+                self._recorder.event(involved("Service", service), kind, reason, told)
         self.took(key, started_s)
 
     def _report(self, service: ServiceView, why: str) -> None:

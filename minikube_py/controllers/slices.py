@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from minikube_py.client.events import WARNING
 from minikube_py.client.rest import Object
 from minikube_py.controllers.subsets import ServicePorts, in_endpoints, repack
 from minikube_py.controllers.views import EndpointSliceView, EndpointsView, Labels, MetaView, PodView, ServiceView
+
+if TYPE_CHECKING:
+    from minikube_py.controllers.topology_hints import Topology
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
@@ -26,6 +30,7 @@ ENDPOINTS_MAX: Final = 100
 """Per slice; a mirrored slice holds up to MIRRORED_MAX."""
 MIRRORED_MAX: Final = 1000
 _RESERVED: Final = (SERVICE_NAME, MANAGED_BY, HEADLESS)
+_DISABLED: Final = "Topology Aware Hints has been disabled"
 _CLOSE: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 
 Endpoints = dict[tuple[Any, ...], Object]
@@ -56,6 +61,11 @@ class Plan:
     missing_nodes: list[tuple[str, str]] = field(default_factory=list)
     """Pods, by name, whose node is missing."""
     skipped: int = 0
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+    """Events: type, reason, message."""
+
+    def touched(self) -> set[EndpointSliceView | None]:
+        return {piece.of for piece in self.update} | set(self.delete)
 
     def reuse(self, owner_uid: str) -> None:
         """Turns pairs of deletion and creation into updates, for slices of the same type and owner."""
@@ -142,10 +152,21 @@ def plan(
     pods: Sequence[PodView],
     zone_of: Callable[[str], str | None],
     existing: Sequence[EndpointSliceView],
+    topology: Topology | None,
 ) -> list[Plan]:
-    """The changes by address type. `zone_of` a node: None if the node does not exist."""
+    """The changes by address type. `zone_of` a node: None if the node does not exist. `topology` is updated; it is
+    there once a service has wanted it."""
     types = address_types(service)
-    plans = [_plan_type(service, pods, zone_of, [v for v in existing if v.address_type == t], t) for t in types]
+    plans = []
+    for kind in types:
+        standing = [view for view in existing if view.address_type == kind]
+        found = _plan_type(service, pods, zone_of, standing, kind)
+        _hint(found, service, standing, topology, kind)
+        found.reuse(service.uid)
+        plans.append(found)
+    if topology is not None:
+        for kind in {view.address_type: None for view in existing if view.address_type not in types}:
+            topology.disable(service.key, kind)
     return [*plans, Plan(delete=[view for view in existing if view.address_type not in types])]
 
 
@@ -187,8 +208,6 @@ def _plan_type(
         _fit(found, service, standing.get(key, []), wanted, ports[key], address_type)
     found.delete += [view for key, views in standing.items() if key not in desired for view in views]
     _placeholder(found, service, existing, address_type)
-    _hint(found, service, existing)
-    found.reuse(service.uid)
     return found
 
 
@@ -274,17 +293,30 @@ def _hinted(endpoint: Mapping[str, Any], close: bool, by_node: bool) -> Object:
     return bare | ({"hints": hints} if hints else {})
 
 
-def _hint(found: Plan, service: ServiceView, existing: list[EndpointSliceView]) -> None:
-    close, by_node = service.traffic in _CLOSE and not wants_topology(service), service.traffic == "PreferSameNode"
-    touched = {piece.of for piece in found.update} | set(found.delete)
+def _hint(
+    found: Plan, service: ServiceView, existing: list[EndpointSliceView], topology: Topology | None, address_type: str
+) -> None:
+    by_zone = wants_topology(service)
+    if topology is not None:
+        why = topology.hint(found, service, existing, address_type) if by_zone else _DISABLED
+        if not why:
+            return
+        if topology.disable(service.key, address_type) or by_zone:
+            found.told.append((WARNING, "TopologyAwareHintsDisabled", f"{why}, addressType: {address_type}"))
+    close, by_node = service.traffic in _CLOSE and not by_zone, service.traffic == "PreferSameNode"
+    touched = found.touched()
     for view in existing:
         hinted = [_hinted(endpoint, close, by_node) for endpoint in view.endpoints]
         if view not in touched and hinted != [dict(each) for each in view.endpoints]:
-            piece = _copy(view, service, hinted)
-            piece.labels = dict(view.labels)
-            found.update.append(piece)
+            found.update.append(with_hints(view, service, hinted))
     for piece in (*found.create, *found.update):
         piece.endpoints = [_hinted(endpoint, close, by_node) for endpoint in piece.endpoints]
+
+
+def with_hints(view: EndpointSliceView, service: ServiceView, endpoints: list[Object]) -> Piece:
+    piece = _copy(view, service, endpoints)
+    piece.labels = dict(view.labels)
+    return piece
 
 
 def wants_topology(service: ServiceView) -> bool:

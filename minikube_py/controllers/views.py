@@ -356,6 +356,7 @@ class NodeView(MetaView):
     """Names of the volumes that are attached, as its status lists them."""
     ttl: str
     """Its annotation NODE_TTL; "" without one."""
+    cpu: str
     has_ready: bool = field(init=False)
     ready: str = field(init=False)
     """Status of the Ready condition; "" without one."""
@@ -383,6 +384,7 @@ def project_node(obj: Object) -> NodeView:
         tuple(status.get("volumesInUse") or ()),
         tuple([each["name"] for each in status.get("volumesAttached") or ()]),
         _text(annotations.get(NODE_TTL, "")),
+        str((status.get("allocatable") or {}).get("cpu") or "0"),
     )
 
 

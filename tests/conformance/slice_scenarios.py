@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from minikube_py.client.rest import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES, RestClient
+from minikube_py.client.rest import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICES, RestClient
 
 NAMESPACE = "work"
 Settled = Callable[[RestClient, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -106,6 +107,77 @@ def mirrored(settled: Settled) -> Scenario:
         await client.delete(ENDPOINTS, "manual", NAMESPACE)
         await client.delete(SERVICES, "skipped", NAMESPACE)
         steps.append(await settled(client, lambda: _told(client)))
+        return steps
+
+    return scenario
+
+
+# --- hints by the zones' CPU ------------------------------------------------------------------------------------------
+
+
+_MODES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "auto": ({"service.kubernetes.io/topology-mode": "Auto"}, {}),
+    "old": ({"service.kubernetes.io/topology-aware-hints": "auto"}, {"trafficDistribution": "PreferClose"}),
+    "few": ({"service.kubernetes.io/topology-mode": "Auto"}, {"selector": {"only": "p1"}}),
+    "other": ({"service.kubernetes.io/topology-mode": "other"}, {}),
+}
+
+
+async def _zoned_node(client: RestClient, name: str, zone: str, cpu: str) -> None:
+    """Ready for longer than the script takes."""
+    labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    status = {"allocatable": {"cpu": cpu}, "capacity": {"cpu": cpu}, "conditions": [ready]}
+    await client.create(NODES, {"metadata": {"name": name, "labels": labels}, "status": status})
+
+
+async def _hints(client: RestClient) -> Any:
+    """By service, how many endpoints of each zone are for which. Which of a zone's endpoints goes to another is chance."""
+    found: dict[str, Counter[str]] = {}
+    for piece in await client.list(ENDPOINT_SLICES, NAMESPACE):
+        counted = found.setdefault(piece["metadata"]["labels"]["kubernetes.io/service-name"], Counter())
+        for endpoint in piece["endpoints"] or ():
+            zones = [each["name"] for each in (endpoint.get("hints") or {}).get("forZones") or ()]
+            counted[f"{endpoint.get('zone')} {endpoint['conditions']['ready']} for {zones}"] += 1
+    events = {
+        (e["involvedObject"]["name"], e["type"], e["reason"], e["message"], json.dumps(e["source"]))
+        for e in await client.list(EVENTS, NAMESPACE) if e["involvedObject"]["kind"] == "Service" and "Topology" in e["reason"]
+    }  # fmt: skip
+    return {"hints": {name: dict(counted) for name, counted in found.items()}, "events": sorted(map(list, events))}
+
+
+def by_zone(settled: Settled) -> Scenario:
+    async def scenario(client: RestClient) -> Any:
+        await _zoned_node(client, "a1", "a", "4")
+        await _zoned_node(client, "b1", "b", "2")
+        for at in range(1, 7):
+            await _pod(client, f"p{at}", "a1" if at < 4 else "b1", f"10.1.0.{at}")
+        await client.patch(PODS, "p1", {"metadata": {"labels": {"only": "p1"}}}, NAMESPACE)
+        for name, (chosen, spec) in _MODES.items():
+            body = {"metadata": {"name": name, "annotations": chosen}, "spec": {"selector": _SELECTOR, "ports": [{"port": 80}], **spec}}
+            await client.create(SERVICES, body, NAMESPACE)
+        steps = [await settled(client, lambda: _hints(client))]
+
+        async def step() -> None:
+            steps.append(await settled(client, lambda: _hints(client)))
+
+        await _pod(client, "p7", "b1", "10.1.0.7")
+        await _pod(client, "p8", "b1", "10.1.0.8", ready=False)
+        await step()
+        await _zoned_node(client, "c1", "", "2")
+        await step()
+        await client.delete(NODES, "c1")
+        await step()
+        await client.patch(PODS, "p7", {"metadata": {"labels": {"app": "other"}}}, NAMESPACE)
+        await step()
+        change = {"metadata": {"annotations": {"service.kubernetes.io/topology-aware-hints": None}}}
+        await client.patch(SERVICES, "old", change, NAMESPACE)
+        await client.patch(SERVICES, "auto", {"metadata": {"annotations": {"service.kubernetes.io/topology-mode": None}}}, NAMESPACE)
+        await step()
+        for name in ("a1", "b1"):
+            await client.delete(NODES, name)
+        for said, at in (("HintsEnabled", 0), ("b True for ['a']", 1), ("Insufficient Node", 2), ("has been disabled", 5)):
+            assert said in str(steps[at]), steps[at]
         return steps
 
     return scenario

@@ -247,6 +247,7 @@ SCENARIOS: dict[str, Scenario] = {
         ("external", {"type": "ExternalName", "externalName": "example.com"}),
     ),
     "slices of services": slice_scenarios.of_services(settled),
+    "hints by zone": slice_scenarios.by_zone(settled),
     "mirrored slices": slice_scenarios.mirrored(settled),
     "replication": replication,
     "owners": owners,
