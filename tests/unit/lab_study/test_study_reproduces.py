@@ -45,6 +45,7 @@ LATER = (
     *("bounded-skyline", "bounded-skyline-cost", "by-request", "lazy-skyline", "lazy-requests", "prediction-curves"),
     "compiled-waiting",
     "reasons",
+    "compiled-reasons",
 )
 
 
