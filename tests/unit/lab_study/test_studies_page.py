@@ -368,7 +368,7 @@ def test_what_learned_requests_cost_is_what_the_page_says() -> None:
 
 @pytest.mark.parametrize(
     ("table", "words"),
-    enumerate(("above 7 µs an opening", "8 at ten changes", "23 with DLRM's rules", "38 on synthetic clusters")),
+    [*enumerate(("above 7 µs an opening", "8 at ten changes", "23 with DLRM's rules", "38 on synthetic clusters"))],
 )
 def test_from_which_price_a_compiled_skyline_costs_less_than_all_that_learn(table: int, words: str) -> None:
     """A skyline that waits aside on synthetic clusters, where it opens next to nothing in vain."""
