@@ -27,8 +27,8 @@ STAGING = "v0.36.2"
 """The version under which Kubernetes publishes the libraries of its own repository."""
 ETCD = "v3.7.3"
 KWOK = "v0.8.0"
-CONTROLLER_RUNTIME = "v0.24.1"
-"""The release for this Kubernetes."""
+CONTROLLER_RUNTIME, HELM = "v0.24.1", "v3.21.4"
+"""The releases for this Kubernetes."""
 GO_LINE = "1.26.0"
 """The language version; an older Go fetches this toolchain by itself."""
 
@@ -63,6 +63,8 @@ class Program:
     """Built only when it is named: it takes minutes, and few checks need it."""
     source: str = ""
     """A folder of this repository with the main package, which is not of `module` then, but built on it."""
+    beside: bool = False
+    """What it shares with Kubernetes is taken in Kubernetes' versions, so that it is compiled once for all."""
 
     @property
     def recipe(self) -> dict[str, str]:
@@ -71,7 +73,9 @@ class Program:
                 "ldflags": self.ldflags}  # fmt: skip
         if self.source:
             parts = hashlib.sha256(b"".join(path.read_bytes() for path in self.files))
-            told |= {"source": parts.hexdigest(), "beside": KUBERNETES}
+            told["source"] = parts.hexdigest()
+        if self.beside:
+            told["beside"] = KUBERNETES
         return told | ({"build": " ".join(self.build)} if self.test else {})
 
     @property
@@ -108,7 +112,9 @@ PROGRAMS: Mapping[str, Program] = {
         Program("etcdutl", "go.etcd.io/etcd/etcdutl/v3", "go.etcd.io/etcd/etcdutl/v3", ETCD),
         Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", KWOK),
         Program("e2e.test", "k8s.io/kubernetes/test/e2e", "k8s.io/kubernetes", KUBERNETES, test=True, by_name=True),
-        Program("fleet-operator", ".", "sigs.k8s.io/controller-runtime", CONTROLLER_RUNTIME, source=OPERATOR),
+        Program("fleet-operator", ".", "sigs.k8s.io/controller-runtime", CONTROLLER_RUNTIME, source=OPERATOR,
+                beside=True),
+        Program("helm", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3", HELM, beside=True),
         Program("sample-apiserver", "k8s.io/sample-apiserver", "k8s.io/sample-apiserver", STAGING, by_name=True),
         *map(kubernetes_program, ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")),
     )
@@ -241,12 +247,12 @@ def go(arguments: Sequence[str], folder: str | Path) -> None:
 
 
 def write_module(folder: Path, program: Program) -> None:
-    """A module that requires this program alone, so that other requirements do not change its versions. A program of
-    this repository gets what it shares with Kubernetes in Kubernetes' versions, so that they are compiled once."""
+    """A module that requires this program alone, so that other requirements do not change its versions."""
     lines = ["module upstream", f"go {GO_LINE}", f"require {program.module} {program.version}"]
-    if program.source:
+    if program.beside:
         lines.append(f"require k8s.io/kubernetes {KUBERNETES}")
-    if program.of_kubernetes or program.source:
+        lines += [f"replace {name} => {name} {version}" for name, version in _required().items()]
+    if program.of_kubernetes or program.beside:
         lines += [f"replace {name} => {name} {STAGING}" for name in _staged()]
     (folder / "go.mod").write_text("\n".join(lines) + "\n")
     for path in program.files:
@@ -259,10 +265,19 @@ def write_module(folder: Path, program: Program) -> None:
         go(["mod", "tidy", "-e"], folder)
 
 
+def _go_mod() -> str:
+    return Path(module_info("k8s.io/kubernetes", KUBERNETES)["GoMod"]).read_text()
+
+
 def _staged() -> list[str]:
     """The libraries that Kubernetes' go.mod takes from its own repository, which a foreign module cannot."""
-    text = Path(module_info("k8s.io/kubernetes", KUBERNETES)["GoMod"]).read_text()
-    return sorted(set(re.findall(r"^\s*(?:replace\s+)?(\S+)\s+=>\s+\./staging/", text, re.MULTILINE)))
+    return sorted(set(re.findall(r"^\s*(?:replace\s+)?(\S+)\s+=>\s+\./staging/", _go_mod(), re.MULTILINE)))
+
+
+def _required() -> dict[str, str]:
+    """What Kubernetes takes from others, with the versions."""
+    found = re.findall(r"^\t(\S+) (v\S+)(?: // indirect)?$", _go_mod(), re.MULTILINE)
+    return {name: version for name, version in found if version != "v0.0.0"}
 
 
 def module_info(module: str, version: str) -> dict[str, Any]:

@@ -10,12 +10,6 @@ claim with its volume. The exit code is 1 where an output differs.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import json
-import os
-import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,14 +19,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(each) for each in (HERE, HERE.parent / "support", ROOT / "tools", ROOT)]
 
-import ours  # noqa: E402
-import upstream  # noqa: E402
 import upstream_build  # noqa: E402
-from kubectl_session import normalise  # noqa: E402
+from planes import Both, both  # noqa: E402
 
-HELM = upstream_build.Program("helm", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3", "v3.19.0")
-TIMEOUT_S = 180
-NODES = 3
 CRD = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -88,8 +77,6 @@ kind: DaemonSet
 metadata: {name: "{{ .Release.Name }}-d"}
 spec: {selector: {matchLabels: {d: x}}, template: {metadata: {labels: {d: x}}, spec: {containers: [{name: c, image: a}]}}}
 """
-NODE = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n%d"}, "status": {"capacity": %s, "allocatable": %s}}'
-ROOM = '{"cpu": "32", "memory": "256Gi", "pods": "110"}'
 BASE = {
     "base/kustomization.yaml": "resources: [d.yaml]\nconfigMapGenerator: [{name: c, literals: [a=b]}]\nsecretGenerator: [{name: s, literals: [p=q]}]\n",
     "base/d.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: kd}\nspec: {selector: {matchLabels: {a: kd}}, "
@@ -130,14 +117,6 @@ kubectl delete -k over
 kubectl get deploy,sts,ds,pvc -A -o name
 helm uninstall nothing
 """
-NOISE = (
-    (re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4}"), "<date>"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \+\d{4} UTC"), "<date>"),
-    (re.compile(r"\b[a-f0-9]{8,10}\b"), "<hash>"),
-    (re.compile(r"^W\d{4} [\d:.]+ +\d+ ", re.M), ""),
-)
-
-
 def furnish(folder: Path, helm: Path) -> None:
     """The chart and the bases, where the steps are run."""
     subprocess.run([helm, "create", "chart"], cwd=folder, check=True, capture_output=True)
@@ -148,41 +127,19 @@ def furnish(folder: Path, helm: Path) -> None:
         path.write_text(text)
 
 
-def played(kubeconfig: str, programs: dict[str, Path]) -> list[str]:
-    """The normalised output of each step."""
-    found = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        furnish(folder, programs["helm"])
-        env = {"PATH": os.environ["PATH"], "HOME": name, "KUBECONFIG": kubeconfig, "TERM": "dumb"}
-        for step in STEPS.strip().splitlines():
-            program, *arguments = shlex.split(step)
-            command = [str(programs[program]), *arguments]
-            done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
-            text = f"{done.stdout}{done.stderr}exit code {done.returncode}"
-            for pattern, instead in NOISE:
-                text = pattern.sub(instead, text)
-            found.append(normalise(text))
-    return found
+def play(ask: Both, steps: str) -> None:
+    for plane in ask.planes:
+        furnish(plane.folder, plane.programs["helm"])
+    for step in steps.strip().splitlines():
+        ask(step)
 
 
 def main() -> int:
-    helm = upstream_build.build_program(HELM)
-    programs = {"helm": helm, "kubectl": upstream_build.build_program(upstream_build.PROGRAMS["kubectl"])}
-    with contextlib.ExitStack() as stack:
-        theirs = stack.enter_context(upstream.running("run", "--scheduler", "--controllers", "--kubelets"))
-        mine = stack.enter_context(ours.serve(("scheduler", "controllers", "kubelet"), nodes=NODES))
-        nodes = [json.loads(NODE % (number, ROOM, ROOM)) for number in range(NODES)]
-        body = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes})
-        create = [programs["kubectl"], "--kubeconfig", theirs["kubeconfig"], "create", "-f", "-"]
-        subprocess.run(create, input=body, text=True, check=True, capture_output=True)
-        wanted, found = (played(each["kubeconfig"], programs) for each in (theirs, mine))
-    steps = STEPS.strip().splitlines()
-    differing = [(step, *pair) for step, *pair in zip(steps, wanted, found) if pair[0] != pair[1]]
-    for step, other, own in differing:
-        print(f"--- {step}", *difflib.unified_diff(other.splitlines(), own.splitlines(), "upstream", "ours", lineterm=""), sep="\n")
-    print(f"{len(steps)} commands, {len(differing)} with another output")
-    return 1 if differing else 0
+    upstream_build.build(["helm", "kubectl"])
+    with tempfile.TemporaryDirectory() as folder, both(Path(folder), "helm") as ask:
+        play(ask, STEPS)
+    print(f"{ask.steps} commands, {len(ask.differing)} with another output")
+    return 1 if ask.differing else 0
 
 
 if __name__ == "__main__":

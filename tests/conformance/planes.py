@@ -67,11 +67,11 @@ class Plane(NamedTuple):
 
 
 class Both:
-    """`differing`: the steps in which the planes differed, as text."""
+    """`differing`: the steps in which the planes differed, as text; `succeeded`: how many commands did so on both."""
 
     def __init__(self, theirs: Plane, mine: Plane) -> None:
         self.planes = theirs, mine
-        self.steps = 0
+        self.steps = self.succeeded = 0
         self.differing: list[str] = []
         self._beside = ThreadPoolExecutor(2)
 
@@ -82,7 +82,9 @@ class Both:
     def __call__(self, typed: str, given: str = "") -> None:
         """One command, whose output is compared."""
         self.steps += 1
-        self._compare(typed, *self.each(lambda plane: plane.told(typed, given)))
+        told = self.each(lambda plane: plane.told(typed, given))
+        self.succeeded += all(each.endswith("exit code 0") for each in told)
+        self._compare(typed, *told)
 
     def rest(self, what: str, ask: Callable[[Plane], Any]) -> None:
         """What both planes have at rest: they are asked until they tell the same, and it changes no more."""
@@ -114,9 +116,9 @@ class Both:
 
 
 @contextlib.contextmanager
-def both(folder: Path, **programs: Path) -> Iterator[Both]:
+def both(folder: Path, *programs: str) -> Iterator[Both]:
     """With scheduler, controllers and the simulated kubelets of three nodes each. `programs`: those besides kubectl."""
-    known = {"kubectl": needs.original_program("kubectl"), **programs}
+    known = {name: needs.original_program(name) for name in ("kubectl", *programs)}
     with (
         needs.original("--scheduler", "--controllers", "--kubelets") as theirs,
         ours.serve(("scheduler", "controllers", "kubelet"), nodes=NODES) as mine,

@@ -28,6 +28,7 @@ LONG_S = {
     "unit/lab/test_compare.py": 70, "unit/lab_study/test_titles_hold.py": 60, "unit/rivals/test_rivals_answer.py": 55,
     "unit/test_clock_and_rng.py": 50, "property/test_door_arguments.py": 46,
     "unit/cluster/test_interrupted_anywhere.py": 45, "conformance/test_conversion_vs_original.py": 40,
+    "conformance/test_operator_vs_original.py": 60, "conformance/test_helm_vs_original.py": 45,
     "e2e/test_etcd_behind_torture.py": 38, "unit/cluster/test_tutorial.py": 37,
     "property/test_apiserver_index_model.py": 35, "integration/test_apiserver_intake.py": 32,
     "integration/test_tutorials_typed.py": 32,

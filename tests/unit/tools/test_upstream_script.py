@@ -26,7 +26,8 @@ if arguments[0] == "build":
 elif arguments[0] == "version":
     print((here / "written").read_text())
 elif arguments[:2] == ["mod", "download"]:
-    (here / "go.mod").write_text("replace (\\n\\tk8s.io/api => ./staging/src/k8s.io/api\\n)\\n")
+    required = "require (\\n\\ta.b/c v1.2.3\\n\\tk8s.io/api v0.0.0\\n\\ta.b/d v1.0.0 // indirect\\n)\\n"
+    (here / "go.mod").write_text(required + "replace (\\n\\tk8s.io/api => ./staging/src/k8s.io/api\\n)\\n")
     print(json.dumps({{"GoMod": str(here / "go.mod"), "Dir": str(here)}}))
 """
 
@@ -74,6 +75,14 @@ def test_a_program_of_this_repository_is_built_anew_when_its_source_changes(
     required = (upstream_build.bin_folder() / "fleet-operator").read_text()
     assert f"require k8s.io/kubernetes {upstream_build.KUBERNETES}" in required
     assert f"require sigs.k8s.io/controller-runtime {upstream_build.CONTROLLER_RUNTIME}" in required
+
+
+def test_what_a_program_shares_with_kubernetes_is_taken_in_its_versions(tools: Path) -> None:
+    build(["helm"])
+    lines = (upstream_build.bin_folder() / "helm").read_text().splitlines()
+    replaced = [line.removeprefix("replace ") for line in lines if line.startswith("replace ")]
+    staged = f"k8s.io/api => k8s.io/api {upstream_build.STAGING}"
+    assert replaced == ["a.b/c => a.b/c v1.2.3", "a.b/d => a.b/d v1.0.0", staged]
 
 
 def test_upstreams_tests_keep_the_paths_of_their_sources(tools: Path) -> None:
