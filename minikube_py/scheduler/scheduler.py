@@ -224,11 +224,9 @@ class Scheduler:
         self.profiles[pod.scheduler_name].events.about(pod, NORMAL, reason, message)
 
     def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
-        waiting = self.waiting_pods.get(uid)
-        if waiting is None:
-            return False
-        waiting.allow(plugin)
-        return True
+        if (waiting := self.waiting_pods.get(uid)) is not None:
+            waiting.allow(plugin)
+        return waiting is not None
 
     def reject_waiting_pod(self, uid: str, plugin: str, message: str) -> bool:
         waiting = self.waiting_pods.get(uid)
@@ -372,31 +370,34 @@ class Scheduler:
     # --- the scheduling cycle ---------------------------------------------------------------------------------------
 
     async def _schedule(self) -> None:
-        queue, wake, bindings, now_s = self._queue, self._wake, self.bindings, self._now_s
-        limit = self.config.binds_in_flight_max
+        queue, wake, bindings = self._queue, self._wake, self.bindings
         while True:
             await wake.wait()
             wake.clear()
-            while queue.is_behind or (queue.has_work and bindings.in_flight < limit):
-                queue.catch_up()
-                turn_ends_s = now_s() + TURN_S
-                room = 0 if queue.is_pressed else limit
-                while bindings.in_flight < room and (queued := queue.pop()) is not None:
-                    if queued.pod.group and self._group_cycle is not None:
-                        self._group_cycle.run(queued)
-                    elif self.extended.concerns(queued.pod):
-                        await self.extended.run(queued)
-                    else:
-                        self._schedule_one(queued)
-                    if now_s() >= turn_ends_s:
-                        break
-                self.wake()
+            while queue.is_behind or (queue.has_work and bindings.has_room):
+                await self.take_turn()
                 await asyncio.sleep(0)
             for rounds in self._rounds:
                 await rounds.run()
-            if self._rounds and bindings.in_flight < limit:
+            if self._rounds and bindings.has_room:
                 # What a round failed waits in the queue: for a backoff, or because the cluster changed meanwhile.
                 self.wake()
+
+    async def take_turn(self) -> None:
+        """Places pods of the queue, until the turn or the room for bindings ends."""
+        queue, now_s = self._queue, self._now_s
+        queue.catch_up()
+        turn_ends_s, pressed = now_s() + TURN_S, queue.is_pressed
+        while not pressed and self.bindings.has_room and (queued := queue.pop()) is not None:
+            if queued.pod.group and self._group_cycle is not None:
+                self._group_cycle.run(queued)
+            elif self.extended.concerns(queued.pod):
+                await self.extended.run(queued)
+            else:
+                self._schedule_one(queued)
+            if now_s() >= turn_ends_s:
+                break
+        self.wake()
 
     def _schedule_one(self, queued: QueuedPodInfo) -> None:
         run = self.admitted(queued)
@@ -451,9 +452,8 @@ class Scheduler:
         self.fail(run, queued, Code.ERROR, str(error) or type(error).__name__, None, started_s)
 
     def _remember(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
-        if not self.config.explained_decisions:
-            return
-        self._decisions.placed(queued.pod, self._now_s(), choice, queued.timestamp_s, started_s)
+        if self.config.explained_decisions:
+            self._decisions.placed(queued.pod, self._now_s(), choice, queued.timestamp_s, started_s)
 
     def post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
         """The pod's nominated node; "" clears a nomination, None leaves it unchanged."""

@@ -3,6 +3,10 @@
 A round takes the waiting pods, highest priority first, as classes of equal pods. As placements are committed, each is
 checked by the profile's filters, since a flow ignores dimensions and the nodes may have changed: rejected pods go
 through a second graph, and then are placed alone. Bindings overlap with the next round.
+
+A round gives way: at the end of each turn, other profiles place what waits for them. The cluster may so change under
+a round as under any informer's event: what was prepared before a turn is checked again when it is committed, against
+the nodes as they are then, and nothing yields between that check and the charge of the node.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +26,7 @@ from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.budgets import Budgets
 from minikube_py.scheduler.filtering import fitting_of, fitting_slots
 from minikube_py.scheduler.flow.checking import Asking, forget
+from minikube_py.scheduler.flow.classes import Decision, PodClass, Promise, Staying
 from minikube_py.scheduler.flow.exchange import (
     NODES_MAX,
     Exchange,
@@ -42,7 +47,7 @@ from minikube_py.scheduler.flow.problem import Infeasible
 from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, IntArray, PluginError
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 from minikube_py.scheduler.own import Guarded
-from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
+from minikube_py.scheduler.preparing import Rejected, prepare
 from minikube_py.scheduler.scoring import Choice
 
 if TYPE_CHECKING:
@@ -62,61 +67,6 @@ EVICT_AGAIN_S = 10.0
 """Pods that would take the place of others are tried again after this time: prices change without any event."""
 AGAIN_SHARE = 16
 """Pods left over by a full graph are retried at once if the pass placed at least this fraction of them."""
-
-
-class Decision(NamedTuple):
-    """How a pod was placed. `path`: the arcs to the sink; `alternative`: the price of leaving it unscheduled."""
-
-    round: int
-    node: str
-    model: str
-    solver: str
-    task_class: str
-    path: tuple[Step, ...]
-    alternative: int
-
-    @property
-    def price(self) -> int:
-        return sum(step.cost for step in self.path)
-
-
-class _Promise(NamedTuple):
-    """The pod's key, the node, and the uids of its victims."""
-
-    pod: str
-    node: str
-    victims: tuple[str, ...]
-
-
-class _Staying(NamedTuple):
-    """Pods of one class; `alternative`: what it costs to leave them, or None if they fit nowhere."""
-
-    pods: Sequence[QueuedPodInfo]
-    alternative: int | None
-    key: Hashable
-
-    @property
-    def names(self) -> tuple[Hashable, str]:
-        """Its key, which a price may change, and its pod that waited longest, which others may replace."""
-        return self.key, min((queued.initial_attempt_s or 0.0, queued.pod.uid) for queued in self.pods)[1]
-
-
-class _Class:
-    """Equal pods in a round, in queue order."""
-
-    __slots__ = ("feasible", "job", "key", "of", "pods", "prepared", "read", "room", "solver")
-
-    def __init__(self, key: Hashable, job: str, read: Hashable) -> None:
-        """`read`: what the node-local filters read of its pods."""
-        self.key = key
-        self.job = job
-        self.read = read
-        self.of: Task
-        self.feasible: IntArray
-        self.room: IntArray
-        self.pods: list[QueuedPodInfo] = []
-        self.prepared: Prepared | None = None
-        self.solver = ""
 
 
 class Rounds:
@@ -145,11 +95,12 @@ class Rounds:
         # Scoring is not used.
         self._wide = wide._replace(pre_scorers={}, scorers=())
         self._local = run.profile.local._replace(pre_scorers={}, scorers=())
-        self._promised: dict[str, _Promise] = {}
+        self._promised: dict[str, Promise] = {}
         """By uid of a pod that replaces others."""
         self._leaving: dict[str, tuple[PodInfo, str]] = {}
         """Victims by uid, with the uid of the pod that replaces them."""
         self._turns = Turns()
+        self._turn_ends_s = 0.0
         self._trials_left = 0
         self.rounds = self.passes = self.arcs = self.repaired = self.exchanged = 0
 
@@ -176,13 +127,19 @@ class Rounds:
                     self._timers.call_at(self._due_s, self._scheduler.wake)
                 return
             self._busy_s = 0.0
+            self._turn_ends_s = self._scheduler.clock.monotonic_s() + TURN_S
             batch, self._waiting = self._waiting, []
-            # Queue order is kept within a priority.
-            priorities = sorted({queued.pod.priority for queued in batch}, reverse=True)
-            for priority in priorities:
+            while batch:
+                # Queue order is kept within a priority.
+                priority, most = max(queued.pod.priority for queued in batch), self._plugin.args.max_pods
                 alike = [queued for queued in batch if queued.pod.priority == priority]
-                for start in range(0, len(alike), self._plugin.args.max_pods):
-                    await self._round(alike[start : start + self._plugin.args.max_pods])
+                batch = alike[most:] + [queued for queued in batch if queued.pod.priority != priority]
+                await self._round(alike[:most])
+                if batch:
+                    # Who came meanwhile and is more important does not wait for the rest.
+                    next_one = max(queued.pod.priority for queued in batch)
+                    batch += [queued for queued in self._waiting if queued.pod.priority > next_one]
+                    self._waiting = [queued for queued in self._waiting if queued.pod.priority <= next_one]
             self._due_s = self._scheduler.clock.monotonic_s() + min(REST_MAX_S, REST * self._busy_s)
             self._last_busy_s = self._busy_s
 
@@ -207,13 +164,13 @@ class Rounds:
         for queued in pods:
             if self._is_waiting(queued):
                 self._scheduler.place_alone(self._run, queued)
-                await self._breathe(0.0)
+                await self._breathe(at_once=True)
 
     async def _pass(self, pods: Sequence[QueuedPodInfo], started_s: float) -> list[QueuedPodInfo]:
         """Returns the pods whose placement was rejected."""
         self.passes += 1
         turned_down: list[QueuedPodInfo] = []
-        staying: list[_Staying] = []
+        staying: list[Staying] = []
         for part in self._parts(self._classes(pods, started_s)):
             for each, placements, alternative in self._flow(part, staying, started_s):
                 turned_down += await self._commit(each, placements, alternative, started_s)
@@ -221,30 +178,31 @@ class Rounds:
                 if placements and len(placements) * AGAIN_SHARE >= len(rest):
                     self._waiting += rest
                 elif rest:
-                    staying.append(_Staying(rest, alternative, each.key))
+                    staying.append(Staying(rest, alternative, each.key))
+            await self._breathe()
         self.repaired += len(turned_down)
         began_s, away_s = self._scheduler.clock.monotonic_s(), self._away_s
         await self._stay(staying, started_s)
         self._busy_s += self._scheduler.clock.monotonic_s() - began_s - (self._away_s - away_s)
         return turned_down
 
-    def _parts(self, classes: Sequence[_Class]) -> Iterable[list[_Class]]:
+    def _parts(self, classes: Sequence[PodClass]) -> Iterable[list[PodClass]]:
         """In order, as many classes as `max_arcs` lets into one graph."""
         arcs = max(1, min(self._columns.count, sum(len(each.pods) for each in classes)))
         size = max(1, self._plugin.args.max_arcs // arcs)
         return (list(classes[start : start + size]) for start in range(0, len(classes), size))
 
     def _flow(
-        self, part: Sequence[_Class], staying: list[_Staying], started_s: float
-    ) -> list[tuple[_Class, list[Placement], int]]:
+        self, part: Sequence[PodClass], staying: list[Staying], started_s: float
+    ) -> list[tuple[PodClass, list[Placement], int]]:
         """Adds those that fit nowhere now to `staying`."""
         began_s = self._scheduler.clock.monotonic_s()
         alike: dict[Hashable, tuple[IntArray, IntArray]] = {}
         ready = [each for each in part if self._prepare(each, alike, started_s)]
-        staying += (_Staying(each.pods, None, each.key) for each in ready if not len(each.feasible))
+        staying += (Staying(each.pods, None, each.key) for each in ready if not len(each.feasible))
         classes = [each for each in ready if len(each.feasible)]
         graph = Graph(self._plugin.model, self._columns, self._plugin.args.max_arcs)
-        found: list[tuple[_Class, list[Placement], int]] = []
+        found: list[tuple[PodClass, list[Placement], int]] = []
         try:
             if classes:
                 found = self._solved(graph, classes)
@@ -264,7 +222,7 @@ class Rounds:
             return f"no flow: {error}"
         return f"solver {self._plugin.solver.name}: {told(error)}"
 
-    async def _stay(self, staying: Sequence[_Staying], started_s: float) -> None:
+    async def _stay(self, staying: Sequence[Staying], started_s: float) -> None:
         """What no flow placed takes the place of others, if it may, or waits."""
         if self._plugin.args.preemption:
             staying = self._turns.ordered(staying, lambda each: each.names)
@@ -289,8 +247,8 @@ class Rounds:
         queued.pod = known
         return True
 
-    def _classes(self, pods: Iterable[QueuedPodInfo], started_s: float) -> list[_Class]:
-        by_key: dict[Hashable, _Class] = {}
+    def _classes(self, pods: Iterable[QueuedPodInfo], started_s: float) -> list[PodClass]:
+        by_key: dict[Hashable, PodClass] = {}
         model, topology = self._plugin.model, self._columns.topology
         for queued in pods:
             if not self._is_waiting(queued):
@@ -303,7 +261,7 @@ class Rounds:
                 read = pod.uid if signature is None else signature
                 labels = labels_that_matter(pod, topology, self._by_labels)
                 key = (read, task.job, own, labels, pod.preemption_policy)
-                found = by_key.setdefault(key, _Class(key, task.job, read))
+                found = by_key.setdefault(key, PodClass(key, task.job, read))
             except raised() as error:
                 self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
                 continue
@@ -314,7 +272,7 @@ class Rounds:
         first_s = queued.initial_attempt_s
         return Task(queued.pod, count, now_s - first_s if first_s is not None else 0.0, job_of(queued.pod))
 
-    def _prepare(self, each: _Class, alike: dict[Hashable, tuple[IntArray, IntArray]], started_s: float) -> bool:
+    def _prepare(self, each: PodClass, alike: dict[Hashable, tuple[IntArray, IntArray]], started_s: float) -> bool:
         """Finds where the class's pods pass the filters. `alike`: slots and room, found once for all classes of which
         node-local filters alone read the same. False if a plugin failed."""
         pod, columns = each.pods[0].pod, self._columns
@@ -346,7 +304,7 @@ class Rounds:
 
     # --- the graph --------------------------------------------------------------------------------------------------
 
-    def _solved(self, graph: Graph, classes: Sequence[_Class]) -> list[tuple[_Class, list[Placement], int]]:
+    def _solved(self, graph: Graph, classes: Sequence[PodClass]) -> list[tuple[PodClass, list[Placement], int]]:
         """Raises: ModelError, Infeasible."""
         self._tell_of_machines()
         built = [TaskClass(each.of, each.feasible, each.room) for each in classes]
@@ -386,12 +344,11 @@ class Rounds:
     # --- repair and commit ------------------------------------------------------------------------------------------
 
     async def _commit(
-        self, each: _Class, placements: Sequence[Placement], alternative: int, started_s: float
+        self, each: PodClass, placements: Sequence[Placement], alternative: int, started_s: float
     ) -> list[QueuedPodInfo]:
         """Returns the pods that a filter rejected."""
         scheduler, turned_down = self._scheduler, []
         count = len(each.feasible)
-        turn_ends_s = scheduler.clock.monotonic_s() + TURN_S
         for queued, placement in zip(each.pods, placements, strict=False):
             if not self._is_waiting(queued):
                 continue
@@ -406,22 +363,29 @@ class Rounds:
                     scheduler.place(self._run, queued, choice, started_s)
             except Exception as error:
                 scheduler.broke(self._run, queued, error, started_s)
-            turn_ends_s = await self._breathe(turn_ends_s)
+            await self._breathe()
         return turned_down
 
-    async def _breathe(self, turn_ends_s: float) -> float:
-        """Yields to the event loop at the end of a turn, and waits while too many bindings are in flight."""
-        if self._scheduler.clock.monotonic_s() < turn_ends_s and self._bindings.has_room:
-            return turn_ends_s
+    async def _breathe(self, at_once: bool = False) -> None:
+        """At the end of a turn: yields to the event loop, waits while too many bindings are in flight, and lets other
+        profiles have a turn of their own. Pods of this profile that come meanwhile are taken for the next round."""
         left_s = self._scheduler.clock.monotonic_s()
+        if not at_once and left_s < self._turn_ends_s and self._bindings.has_room:
+            return
         await asyncio.sleep(0)
-        while not self._bindings.has_room:
-            await self._bindings.an_end()
+        await self._room()
+        await self._scheduler.take_turn()
+        # The others took their share of the room, and this round takes the next.
+        await self._room()
         back_s = self._scheduler.clock.monotonic_s()
         self._away_s += back_s - left_s
-        return back_s + TURN_S
+        self._turn_ends_s = back_s + TURN_S
 
-    def _passes(self, each: _Class, pod: PodInfo, node: NodeInfo | None) -> CycleState | None:
+    async def _room(self) -> None:
+        while not self._bindings.has_room:
+            await self._bindings.an_end()
+
+    def _passes(self, each: PodClass, pod: PodInfo, node: NodeInfo | None) -> CycleState | None:
         """The cycle state for the next points; None if a filter of the profile now rejects the pod there.
 
         Raises: PluginError."""
@@ -445,7 +409,7 @@ class Rounds:
             return None
         return state
 
-    def _remember(self, each: _Class, pod: PodInfo, node: NodeInfo, placement: Placement, alternative: int) -> None:
+    def _remember(self, each: PodClass, pod: PodInfo, node: NodeInfo, placement: Placement, alternative: int) -> None:
         limit = self._scheduler.config.explained_decisions
         if not limit:
             return
@@ -529,11 +493,10 @@ class Rounds:
             return Task(other, 1, 0.0, job_of(other), other.node_name, max(0.0, ran_s))
 
         version, found = columns.version, {}
-        turn_ends_s = self._scheduler.clock.monotonic_s() + TURN_S
         for offer in offers(dry_run, pod, free, self._budgets(), running, self._plugin.model, below):
             if offer is not None:
                 found[offer.node.slot] = offer
-            turn_ends_s = await self._breathe(turn_ends_s)
+            await self._breathe()
         if columns.version == version:
             return found
         now = self._scheduler.dry_run(pod)
@@ -556,7 +519,7 @@ class Rounds:
         node, victims = exchange.offer.node, exchange.offer.victims
         self.exchanged += 1
         uids = tuple(victim.uid for victim in victims)
-        self._promised[queued.pod.uid] = _Promise(queued.pod.key, node.name, uids)
+        self._promised[queued.pod.uid] = Promise(queued.pod.key, node.name, uids)
         self._leaving.update((victim.uid, (victim, queued.pod.uid)) for victim in victims)
         self._scheduler.preempt(queued.pod, node.name, victims)
         price = f" (for {exchange.price}; to wait: {exchange.staying})"
@@ -582,7 +545,6 @@ class Rounds:
         model = self._plugin.model.name
         text = f"cost model {model} leaves the pod where it is, for {alternative}: no free way to a node costs less"
         after_s = min(PRICED_AGAIN_MAX_S, REST * self._last_busy_s)
-        turn_ends_s = self._scheduler.clock.monotonic_s() + TURN_S
         for queued in pods:
             if not self._is_waiting(queued):
                 continue
@@ -592,4 +554,4 @@ class Rounds:
             pod, code = queued.pod, Code.UNSCHEDULABLE
             self._scheduler.fail(self._run, queued, code, message, diagnosis, started_s, quiet=says(pod, message))
             self._priced_again.keep(pod, after_s)
-            turn_ends_s = await self._breathe(turn_ends_s)
+            await self._breathe()
