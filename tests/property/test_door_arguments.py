@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from enum import IntEnum
@@ -153,9 +154,22 @@ def test_one_without_a_rule_is_found() -> None:
         New().made(1)
 
 
+@pytest.fixture
+def refusing_kubectl(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reaches kubectl is kubectl's matter. The real one, started 120 times, is in `test_plain[real]`."""
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "kubectl").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("clock", ["virtual", "real"])
-def test_plain(clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain(
+    clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if clock == "virtual":
+        request.getfixturevalue("refusing_kubectl")
     monkeypatch.chdir(tmp_path)
     wrong: list[str] = []
     with Cluster(clock=clock, seed=1) as cluster:
@@ -185,6 +199,7 @@ PARENTS = {Namespaced: inspect.getmro(Namespaced)[1]}
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("refusing_kubectl")
 async def test_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     wrong: list[str] = []

@@ -23,7 +23,7 @@ ETCD = ""
 GATES = ""
 AUDIT = ()
 CONFIG = ""
-import asyncio, random, signal, sys
+import asyncio, gc, random, signal, sys
 from pathlib import Path
 from minikube_py.api.feature_gates import parse
 from minikube_py.apiserver import bootstrap
@@ -56,6 +56,7 @@ async def main(folder, components, nodes):
     await plane.stop()
 
 asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(","))), int("".join(sys.argv[3:]) or 0)))
+gc.freeze()  # what was loaded is not searched for garbage at the end
 """
 
 

@@ -10,6 +10,7 @@ import json
 from functools import partial
 from typing import Any, Final
 
+from depth import DEEP
 from site_operator import a_site_comes_changes_and_goes
 
 from minikube_py.cluster.aimed_faults import Aimed
@@ -19,8 +20,8 @@ from minikube_py.sim.faults import Fault
 from minikube_py.sim.plane_run import PlaneRun, drawn_plane
 from minikube_py.sim.run import Run, drawn_options
 
-CLUSTERS: Final = (90, 100, 136)
-STORES: Final = (1, 4)
+CLUSTERS: Final = (90, 100, 136) if DEEP else (100,)
+STORES: Final = (1, 4) if DEEP else (4,)
 WEATHER: Final = (
     Aimed(Fault(0, "crash_client"), Step("create", "services", 1)),
     Aimed(Fault(0, "unseen", (), (), 400_000, 1, "configmaps"), Step("MODIFIED", "configmaps", 1)),

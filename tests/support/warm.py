@@ -6,6 +6,7 @@ show is what an import does: a test of that starts a process of its own.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -118,6 +119,9 @@ def main() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
+    # Most of what a run makes is imported, and stays: neither collections meanwhile nor the last one should walk it.
+    gc.set_threshold(100_000, 20, 100)
+    atexit.register(gc.freeze)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run = _next_run()
     os.chdir(run["folder"])

@@ -107,6 +107,19 @@ def test_nothing_heavy_is_imported_before_the_command_is_known() -> None:
     assert not {"aiohttp", "asyncio", "numpy", "rich", "matplotlib", "cryptography", "yaml"} & set(modules)
 
 
+@pytest.mark.parametrize(("given", "kept"), [("", True), ("['version']", False)])
+def test_what_was_loaded_is_not_walked_again_at_the_end_of_a_process_of_its_own(given: str, kept: bool) -> None:
+    script = f"""
+import atexit, gc, sys
+from minikube_py.cli.main import main
+atexit.register(lambda: print(gc.get_freeze_count() > 0))
+sys.argv = ["minikube-py", "version"]
+main({given})
+"""
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[-1] == str(kept)
+
+
 def test_reader_that_goes_away_is_no_traceback() -> None:
     command = f"{sys.executable} -m minikube_py --help | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)

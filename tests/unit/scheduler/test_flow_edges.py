@@ -158,7 +158,7 @@ async def waits_for(world: Any, *, waited_s: float, ran_s: float) -> None:
 async def test_a_model_knows_the_machines_before_it_prices_an_exchange(tmp_path: Path) -> None:
     """Nothing was ever placed here: all nodes have been full since the scheduler started."""
     async with flowing(own(tmp_path, "Counts", preemption=True), a={"cpu": "4", "unschedulable": True}) as world:
-        await waits_for(world, waited_s=86_400, ran_s=60)
+        await waits_for(world, waited_s=3_600, ran_s=60)
         assert leaving(world) == {"runs"}, world.api.condition("waits")
 
 
