@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable
 from itertools import chain, islice
 from operator import le
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, MinikubeError, Unavailable
 from minikube_py.fields.asked import Asked
@@ -92,6 +92,11 @@ class WatchHub:
         self.revision = state.revision
         """The revision sent to the synced watchers."""
         self._synced: dict[Group, dict[Watcher, None]] = {}
+        """Those of ranges, and with a `where`: each write is compared with each of these."""
+        self._on_keys: dict[bytes, dict[Watcher, None]] = {}
+        """Those of single keys, which a write finds by its key."""
+        self._untold: list[Watcher] = []
+        """Those that a round of `progress_some` has not told yet."""
         self._behind: dict[Watcher, None] = {}
         self._cohorts: dict[Cohort, None] = {}
         self._unserved: dict[Watcher, None] = {}
@@ -106,8 +111,10 @@ class WatchHub:
         return len(self._everyone())
 
     def _everyone(self) -> list[Watcher]:
-        synced = chain.from_iterable(self._synced.values())
-        return [*self._behind, *self._late(), *self._unserved, *synced]
+        return [*self._behind, *self._late(), *self._unserved, *self._all_synced()]
+
+    def _all_synced(self) -> list[Watcher]:
+        return list(chain.from_iterable([*self._synced.values(), *self._on_keys.values()]))
 
     def _late(self) -> list[Watcher]:
         return [watcher for cohort in self._cohorts for watcher in cohort.members]
@@ -155,18 +162,20 @@ class WatchHub:
 
     def _join(self, watcher: Watcher) -> None:
         watcher.synced = True
-        self._synced.setdefault(watcher.group, {})[watcher] = None
+        key, range_end, where = watcher.group
+        if range_end or where is not None:
+            self._synced.setdefault(watcher.group, {})[watcher] = None
+        else:
+            self._on_keys.setdefault(key, {})[watcher] = None
 
     def remove(self, watcher: Watcher) -> None:
         self._behind.pop(watcher, None)
         self._unserved.pop(watcher, None)
         for cohort in self._cohorts:
             cohort.members.pop(watcher, None)
-        members = self._synced.get(watcher.group)
-        if members is not None:
-            members.pop(watcher, None)
-            if not members:
-                del self._synced[watcher.group]
+        _drop(self._synced, watcher.group, watcher)
+        if not watcher.group[1]:
+            _drop(self._on_keys, watcher.group[0], watcher)
 
     def notify(self) -> None:
         """Sends the events applied since the last call."""
@@ -175,10 +184,12 @@ class WatchHub:
         if after == until:
             return
         self.revision = until
-        if not self._synced:
+        if not self._synced and not self._on_keys:
             return
         events = self._state.log.flat(after, until)
-        keys: dict[bytes, list[Event]] | None = None
+        for key, selected in _by_key(events).items() if self._on_keys else ():
+            if members := self._on_keys.get(key):
+                self._send(members, selected, after, until)
         names = _in_order(events)
         for group, members in list(self._synced.items()):
             key, range_end, where = group
@@ -194,12 +205,8 @@ class WatchHub:
                 if found is None:
                     continue
                 selected = found
-            elif range_end:
-                selected = _between(events, names, key, range_end) if names else select(events, key, range_end)
             else:
-                if keys is None:
-                    keys = _by_key(events)
-                selected = keys.get(key, [])
+                selected = _between(events, names, key, range_end) if names else select(events, key, range_end)
             if selected:
                 self._send(members, selected, after, until)
 
@@ -402,7 +409,7 @@ class WatchHub:
         """Notifies `watcher` (None: all synced ones) that it has seen everything up to `revision`. False if it has not,
         or starts later."""
         if watcher is None:
-            watchers = [each for members in list(self._synced.values()) for each in members]
+            watchers = self._all_synced()
         else:
             watchers = [watcher] if watcher.synced and not watcher.cancelled else []
         sent = False
@@ -412,18 +419,27 @@ class WatchHub:
                 sent = True
         return sent
 
+    def progress_some(self, limit: int) -> bool:
+        """Goes on telling all synced watchers their progress, `limit` at a time; True while some of a round are
+        left."""
+        left = self._untold or self._all_synced()
+        now, self._untold = left[:limit], left[limit:]
+        for watcher in now:
+            self.progress(watcher)
+        return bool(self._untold)
+
     def replace(self, state: StateMachine) -> None:
         """Switches the hub to `state`, the same store at a later revision, whose steps since then were not observed.
         All watches catch up from its log, each from its position; one that needs events no longer in this log ends with
         Compacted."""
         self.notify()
         assert state.revision >= self.revision, "a state older than what was delivered"
-        for watcher in [each for members in self._synced.values() for each in members]:
+        for watcher in self._all_synced():
             watcher.synced = False
             watcher.next_revision = max(watcher.next_revision, self.revision + 1)
             self._behind[watcher] = None
         self._behind.update(dict.fromkeys(self._late()))
-        self._synced, self._cohorts = {}, {}
+        self._synced, self._on_keys, self._cohorts = {}, {}, {}
         self._state.before_compact.remove(self._before_compact)
         self._state = state
         state.before_compact.append(self._before_compact)
@@ -444,6 +460,14 @@ class WatchHub:
                 watcher.sink(WatchBatch((), seen, error))
             except Exception as raised:
                 self._note(raised)
+
+
+def _drop(groups: dict[Any, dict[Watcher, None]], group: Group | bytes, watcher: Watcher) -> None:
+    members = groups.get(group)
+    if members is not None:
+        members.pop(watcher, None)
+        if not members:
+            del groups[group]
 
 
 def _degraded(state: StateMachine, watched: Watched) -> str:

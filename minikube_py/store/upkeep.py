@@ -37,6 +37,8 @@ EXPIRED_PER_UPKEEP = 100
 """With etcd's rate, 1,000 a second: all leases that a restart renewed may expire in one moment."""
 EXPIRED_KEYS_PER_UPKEEP = 2000
 """Leases whose keys come to so many are the last of a turn."""
+PROGRESS_PER_UPKEEP = 5000
+"""Watchers that are told in one turn that they have seen everything."""
 SLICE_PAUSE_S = 0.005
 BUILD_SLICE_S = 0.004
 """Target duration of one slice of building an index."""
@@ -53,6 +55,7 @@ class Upkeep:
         self._clock = member.clock
         self._collector = Collector() if config.own_gc else None
         self._progressed = 0
+        self._telling = False
         self._degraded: dict[str, Degraded] = {}
         self._in_vain: dict[str, int] = {}
         self._unreadable: dict[str, int] = {}
@@ -96,9 +99,9 @@ class Upkeep:
         if self._collector is not None:
             self._collector.step()
         state.trim(TRIM_PER_UPKEEP)
-        if state.revision != self._progressed:
-            self._progressed = state.revision
-            member.replica.hub.progress()
+        if self._telling or state.revision != self._progressed:
+            self._progressed = self._progressed if self._telling else state.revision
+            self._telling = member.replica.hub.progress_some(PROGRESS_PER_UPKEEP)
         if state.tables.specs:
             state.tables.check_memory()
         if state.tables.unbuilt:

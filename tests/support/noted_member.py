@@ -44,7 +44,7 @@ class Noted:
         )  # fmt: skip
         self.replica: Any = SimpleNamespace(
             leading=3, alone=True, lacks_entry=False, shortage="", files=files, snapshot_due=False,
-            hub=SimpleNamespace(progress=self.note("progress"), in_vain=0, last_in_vain=""),
+            hub=SimpleNamespace(progress_some=self.note("progress"), in_vain=0, last_in_vain=""),
             tell=SimpleNamespace(in_vain=0, last=""), transfer=self.note("transfer"), waiting=0,
         )  # fmt: skip
         self.raft: Any = SimpleNamespace(

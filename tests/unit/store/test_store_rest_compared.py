@@ -81,7 +81,7 @@ async def busy(leader: StoreMember) -> None:
 
 
 def compacted(state: StateMachine) -> None:
-    """More than there is: then no revision can be hashed, and nobody is told any hash of keys."""
+    """More than there is: then no revision can be hashed, and nobody gets a hash of keys."""
     state.compact_revision = 1 << 50
 
 
