@@ -111,6 +111,7 @@ class Access:
             await self._nodes.authorize(user, asked, request.query.get("fieldSelector", ""))
             request.admit, request.standing = self._restriction.admission_of(user)
         else:
+            await self.policy.ready(user, asked)
             self._authorize(user, asked)
         if path is not None and verb in escalation.WRITES:
             self._hold(request, path, user, asked)
@@ -133,6 +134,7 @@ class Access:
         if is_narrowed(user):
             await self._nodes.authorize(user, asked, "")
         else:
+            await self.policy.ready(user, asked)
             self._authorize(user, asked)
 
     def _authorize(self, user: User, asked: Asked) -> None:

@@ -8,7 +8,9 @@ Source: kubernetes `plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from minikube_py.api.errors import GroupResource, Json, StatusError, go_quote, not_found
@@ -18,10 +20,22 @@ from minikube_py.api.memo import Bounded, bytes_of
 from minikube_py.api.service_tokens import account_user
 from minikube_py.apiserver.auth import Asked
 from minikube_py.apiserver.projections import Projection
-from minikube_py.apiserver.rules import COMPONENT_RULES, KEY_BYTES, MASTERS, Rights, Rule, User, compiled, rule_of
+from minikube_py.apiserver.rules import (
+    COMPONENT_RULES,
+    KEY_BYTES,
+    MASTERS,
+    Rights,
+    Rule,
+    User,
+    compile_steps,
+    compiled,
+    rule_of,
+)
 from minikube_py.apiserver.watch_cache import Entry, WatchCache
+from minikube_py.env import Slices
 
 _COMPILED_MAX: Final = 4096
+_TRIES: Final = 3
 _COMPILED_BYTES_MAX: Final = 64 << 20
 """Of users' groups and rights that are kept."""
 _Subject = tuple[str, str, str]
@@ -42,7 +56,11 @@ class Policy:
     def __init__(self, cache: WatchCache, on_change: Callable[[], None] = lambda: None) -> None:
         self._compiled = Bounded(_COMPILED_MAX, _COMPILED_BYTES_MAX)
 
+        self._underway: dict[tuple[User, str], asyncio.Event] = {}
+        self._changes = 0
+
         def forget() -> None:
+            self._changes += 1
             self._compiled.clear()
             on_change()
 
@@ -62,6 +80,41 @@ class Policy:
         if rights.allow(asked.verb, group, resource, name):
             return True
         return bool(asked.namespace) and self._rights(user, asked.namespace).allow(asked.verb, group, resource, name)
+
+    async def ready(self, user: User, asked: Asked) -> None:
+        """Compiles in slices what `allowed` needs: a user may have tens of thousands of rules."""
+        known, namespace = self._compiled.known, asked.namespace
+        if known((user, "")) is None:
+            await self._ready(user, "")
+        if not namespace or asked.path is not None or known((user, namespace)) is not None:
+            return
+        if not self._rights(user, "").allow(asked.verb, asked.group, asked.resource, asked.name):
+            await self._ready(user, namespace)
+
+    async def _ready(self, user: User, namespace: str) -> None:
+        """Once for all who wait. If roles change all the time, `allowed` does it."""
+        key = user, namespace
+        for _ in range(_TRIES):
+            if self._compiled.known(key) is not None:
+                return
+            if (done := self._underway.get(key)) is not None:
+                await done.wait()
+                continue
+            done = self._underway[key] = asyncio.Event()
+            try:
+                await self._compile(user, namespace)
+            finally:
+                del self._underway[key]
+                done.set()
+
+    async def _compile(self, user: User, namespace: str) -> None:
+        """Nothing is kept if a role or a binding changes meanwhile."""
+        changes, slices, steps = self._changes, Slices(), compile_steps(self._rules(user, namespace))
+        try:
+            while self._changes == changes:
+                await slices.spend(next(steps))
+        except StopIteration as end:
+            self._keep(user, namespace, end.value)
 
     def decide(self, user: User, asked: Asked) -> tuple[bool, str]:
         """As `allowed`, with the reason: the binding, or a binding's error."""
@@ -120,11 +173,17 @@ class Policy:
         """Of one namespace, or ("") of the cluster's bindings."""
         found: Rights | None = self._compiled.known((user, namespace))
         if found is None:
-            kind = ROLEBINDINGS if namespace else CLUSTERROLEBINDINGS
-            rules = [held.rule for held in self._held_by(kind, user, namespace) if held.rule is not None]
-            found = compiled(rules if namespace else (*rules, *COMPONENT_RULES.get(user.name, ())))
-            self._compiled((user, namespace), found, bytes_of(user.groups) + KEY_BYTES * found.size)
+            found = self._keep(user, namespace, compiled(self._rules(user, namespace)))
         return found
+
+    def _rules(self, user: User, namespace: str) -> Iterator[Rule]:
+        kind = ROLEBINDINGS if namespace else CLUSTERROLEBINDINGS
+        rules = (held.rule for held in self._held_by(kind, user, namespace) if held.rule is not None)
+        return chain(rules, () if namespace else COMPONENT_RULES.get(user.name, ()))
+
+    def _keep(self, user: User, namespace: str, rights: Rights) -> Rights:
+        self._compiled((user, namespace), rights, bytes_of(user.groups) + KEY_BYTES * rights.size)
+        return rights
 
 
 def joined(errors: Iterable[StatusError]) -> str:
