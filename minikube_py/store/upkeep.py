@@ -38,7 +38,7 @@ EXPIRED_PER_UPKEEP = 100
 EXPIRED_KEYS_PER_UPKEEP = 2000
 """Leases whose keys come to so many are the last of a turn."""
 PROGRESS_PER_UPKEEP = 5000
-"""Watchers that are told in one turn that they have seen everything."""
+"""Watchers that are notified in one turn that they have seen everything."""
 SLICE_PAUSE_S = 0.005
 BUILD_SLICE_S = 0.004
 """Target duration of one slice of building an index."""
