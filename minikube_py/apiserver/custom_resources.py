@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -29,6 +29,7 @@ from minikube_py.apiserver.options import delete_options
 from minikube_py.apiserver.reading import WRONG
 from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.apiserver.work import is_large
+from minikube_py.env import Slices
 from minikube_py.errors import MinikubeError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _NON_STRUCTURAL: Final = "NonStructuralSchema"
 _RETRY_S: Final = 1.0
 _CLEANED_EVERY_S: Final = 1.0
 """How often to check whether a deleted definition's objects are gone."""
+_DEFINITION_STEPS: Final = 20
+"""Of `env.Slices`, to look at a definition of usual size."""
 _REASONS: Final = (
     ("plural", "PluralConflict"), ("singular", "SingularConflict"), ("shortNames", "ShortNamesConflict"),
     ("kind", "KindConflict"), ("listKind", "ListKindConflict"),
@@ -54,14 +57,15 @@ class CustomResources:
         self._cache = server.cache.caches.get(CUSTOMRESOURCEDEFINITIONS)
         self._seen = -1
         self._read: dict[bytes, _Read] = {}
+        self._names = AcceptedNames()
         self._forms: dict[bytes, tuple[Kind, ...] | None] = {}
         self._structures: dict[tuple[str, int], Condition | None] = {}
         """What is wrong with the schemas of a definition's generation."""
         self._local: tuple[Kind, ...] = ()
         self._leaving: frozenset[bytes] = frozenset()
         self._changed = asyncio.Event()
-        self._due: set[str] = set()
-        """Groups of which a definition has changed: names are accepted by group."""
+        self._due: set[bytes] = set()
+        """Keys of the definitions that have changed, and of those that may now get names that others had."""
 
     def follow(self) -> None:
         """Serves the current definitions."""
@@ -78,8 +82,13 @@ class CustomResources:
         self._seen = cache.last_change
         before = self._read
         self._read = {entry.key: _read(entry, before.get(entry.key)) for entry in cache.entries.values()}
-        self._due.update(_group(each.definition) for key, each in self._read.items() if before.get(key) is not each)
-        self._due.update(_group(each.definition) for key, each in before.items() if key not in self._read)
+        changed = [key for key, each in self._read.items() if before.get(key) is not each]
+        gone = [key for key in before if key not in self._read]
+        for key in (*changed, *gone):
+            after = self._read.get(key)
+            group = self._names.change(key, after.definition if after is not None else None)
+            self._due.update(self._names.wanting(group))
+        self._due.update(changed)
         self._changed.set()
         services.define(version for each in self._definitions() for version in _served(each))
         leaving = (each for each in self._definitions() if _custom().is_true(each, "Terminating"))
@@ -128,21 +137,23 @@ class CustomResources:
             due, self._due = self._due, set()
             standing = set(map(_key, self._definitions()))
             self._structures = {key: found for key, found in self._structures.items() if key in standing}
-            again: set[str] = set()
-            for definition in self._definitions():
-                group = _group(definition)
-                if group not in due:
+            again: set[bytes] = set()
+            slices = Slices()
+            for key in sorted(due):
+                await slices.spend(_DEFINITION_STEPS)
+                if (read := self._read.get(key)) is None:
                     continue
+                definition = read.definition
                 try:
                     if await self._settle(definition):
-                        again.add(group)
+                        again.add(key)
                 except StatusError as error:
                     if error.code != 404:
                         log.warning("definition %s: %s", definition["metadata"]["name"], error.message)
-                        again.add(group)
+                        again.add(key)
                 except MinikubeError as error:
                     log.warning("definition %s: %s", definition["metadata"]["name"], error)
-                    again.add(group)
+                    again.add(key)
             if again:
                 await self._server.clock.sleep(_RETRY_S)
                 self._due |= again
@@ -152,7 +163,7 @@ class CustomResources:
         """Writes pending changes; True: check again."""
         if (key := _key(definition)) not in self._structures:
             self._structures[key] = await self._judge(definition)
-        if _next_status(definition, self._taken(definition), "", self._structures[key]) is not None:
+        if _next_status(definition, self._names.taken(definition), "", self._structures[key]) is not None:
             await self._write(definition, self._accept)
             return False
         metadata = definition["metadata"]
@@ -189,22 +200,8 @@ class CustomResources:
         if (key := _key(stored)) not in self._structures:
             # Changed meanwhile: its turn comes again.
             return stored
-        status = _next_status(stored, self._taken(stored), self._now(), self._structures[key])
+        status = _next_status(stored, self._names.taken(stored), self._now(), self._structures[key])
         return stored if status is None else {**stored, "metadata": dict(stored["metadata"]), "status": status}
-
-    def _taken(self, definition: Json) -> tuple[set[str], set[str]]:
-        """Resource and kind names accepted for other definitions of the group."""
-        resources: set[str] = set()
-        kinds: set[str] = set()
-        for each in self._definitions():
-            if _group(each) != _group(definition):
-                continue
-            if each["metadata"]["name"] == definition["metadata"]["name"]:
-                continue
-            names = (each.get("status") or {}).get("acceptedNames") or {}
-            resources |= {names.get("plural") or "", names.get("singular") or "", *(names.get("shortNames") or ())}
-            kinds |= {names.get("kind") or "", names.get("listKind") or ""}
-        return resources, kinds
 
     # --- deletion ---------------------------------------------------------------------------------------------------
 
@@ -246,6 +243,67 @@ class CustomResources:
             await server.deleter.delete_collection(kind, entries, delete_options({}, b"", ""))
             await server.clock.sleep(_CLEANED_EVERY_S)
         return bool(entries)
+
+
+class AcceptedNames:
+    """Which definition has which name of resources or kinds, by group, kept up with each change: hundreds of one group
+    are usual, and each asks for its names."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, str, str], set[bytes]] = {}
+        self._had: dict[bytes, tuple[str, frozenset[tuple[str, str]]]] = {}
+        self._wanting: dict[str, dict[bytes, None]] = {}
+        self.steps = 0
+        """Names looked at."""
+
+    def change(self, key: bytes, definition: Json | None) -> str:
+        """`definition`: as it is now, or None if it is gone. Returns its group."""
+        group, names = self._had.pop(key, ("", frozenset()))
+        for kind, name in names:
+            owners = self._owners[group, kind, name]
+            owners.discard(key)
+            if not owners:
+                del self._owners[group, kind, name]
+        self.steps += len(names)
+        self._wanting.get(group, {}).pop(key, None)
+        if definition is None:
+            return group
+        group = _group(definition)
+        names = frozenset(_names(_accepted_names(definition)))
+        self._had[key] = group, names
+        for kind, name in names:
+            self._owners.setdefault((group, kind, name), set()).add(key)
+        self.steps += len(names)
+        if not _custom().is_true(definition, "NamesAccepted"):
+            self._wanting.setdefault(group, {})[key] = None
+        return group
+
+    def wanting(self, group: str) -> list[bytes]:
+        """Keys of the definitions that lack a name: another's change may free it."""
+        return list(self._wanting.get(group, ()))
+
+    def taken(self, definition: Json) -> tuple[set[str], set[str]]:
+        """Of the names of resources and of kinds that it wants, those accepted for others of its group."""
+        group, own = _group(definition), CUSTOMRESOURCEDEFINITIONS.prefix + definition["metadata"]["name"].encode()
+        found: tuple[set[str], set[str]] = set(), set()
+        for kind, name in _names(definition["spec"].get("names") or {}):
+            self.steps += 1
+            owners = self._owners.get((group, kind, name), ())
+            if len(owners) > (own in owners):
+                found[kind == "kinds"].add(name)
+        return found
+
+
+def _accepted_names(definition: Json) -> Json:
+    return (definition.get("status") or {}).get("acceptedNames") or {}
+
+
+def _names(names: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each as ("resources" or "kinds", name); may repeat."""
+    for name in (names.get("plural") or "", names.get("singular") or "", *(names.get("shortNames") or ())):
+        yield "resources", name
+    for name in (names.get("kind") or "", names.get("listKind") or ""):
+        yield "kinds", name
 
 
 def _closed(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
