@@ -44,9 +44,9 @@ class Asking:
         self._where = where
         self._task = task
 
-    def fail(self, arc: str, text: str) -> ModelError:
+    def fail(self, arc: str, text: str, kind: type[ModelError] = ModelError) -> ModelError:
         pod = "(none)" if self._task is None else self._task.name
-        return ModelError(f"cost model {self._model}: class {self._where}, arc {arc}, pod {pod}: {text}")
+        return kind(f"cost model {self._model}: class {self._where}, arc {arc}, pod {pod}: {text}")
 
     def ask(self, arc: str, question: Callable[..., T], *given: Any) -> T:
         """Raises: ModelError."""

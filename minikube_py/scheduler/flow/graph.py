@@ -19,7 +19,7 @@ import numpy as np
 
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
-from minikube_py.scheduler.flow.model import Arc, CostModel, EquivClass, Machines, ModelError, Task
+from minikube_py.scheduler.flow.model import Arc, CostModel, EquivClass, Machines, MinimumUnmet, ModelError, Task
 from minikube_py.scheduler.flow.problem import Infeasible, Problem
 from minikube_py.scheduler.flow.solvers import Solved, Solver
 from minikube_py.scheduler.framework import BoolArray, IntArray
@@ -271,7 +271,7 @@ class Graph:
         arc, least = next(iter(own.lower.items()))
         label = next(label for known, _, _, label in own.inner if known == arc)
         asking = Asking(self._model.name, each.name, each.task)
-        self.failed[number] = asking.fail(label, f"min_flow is {least}, and {why}")
+        self.failed[number] = asking.fail(label, f"min_flow is {least}, and {why}", MinimumUnmet)
         self._classes[number] = None
 
     def _lead_on(self) -> None:
@@ -367,7 +367,8 @@ class Graph:
         own.inner.append((arc, start, end, label))
         if of.min_flow > of.capacity:
             text = f"min_flow is {of.min_flow}, and the arc has room for {of.capacity} (the class has {own.pods} pods)"
-            raise asking.fail(label, text)
+            # An arc from the task has as much room as there are pods; others have what the model says.
+            raise asking.fail(label, text, MinimumUnmet if start == own.node else ModelError)
         if of.min_flow:
             own.lower[arc] = of.min_flow
 

@@ -220,6 +220,10 @@ class ModelError(Exception):
     """A cost model failed or returned an invalid price or capacity; the message names class, arc and pod."""
 
 
+class MinimumUnmet(ModelError):
+    """A class has fewer pods than a `min_flow` asks for, or it cannot be met: they stay Pending, as the model asks."""
+
+
 class CostModel:
     """Subclass this. `args`: from the configuration, over `defaults`; unknown ones are errors. `kinds`: what an
     argument may be (`scheduler.configuration.own_args`); by default anything. `rng`: the only source of randomness.

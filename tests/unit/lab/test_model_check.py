@@ -52,6 +52,43 @@ class Mine(CostModel):
         return Arcs(machines.running + index, 1 * (machines.free_slots > index))
 """
 
+GANG = """
+from minikube_py.scheduler.flow import Arc, CostModel
+
+class Gang(CostModel):
+    \"\"\"Three pods of a class, or none.\"\"\"
+    def task_to_unscheduled_agg(self, task):
+        return Arc(1_000_000)
+
+    def task_to_equiv_class_aggregator(self, task, ec):
+        return Arc(0, 1, 3)
+
+    def equiv_class_to_resource_node(self, ec, machine):
+        return Arc(machine.running, machine.free_slots)
+"""
+
+
+def test_a_least_flow_that_a_class_cannot_have_breaks_no_law_and_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scheduler keeps such a class Pending, and places the others."""
+    target = tmp_path / "gang.py"
+    target.write_text(GANG)
+    assert main.main(["model", "check", f"{target}:Gang", "--examples", "40"]) == 0
+    told = capsys.readouterr().out
+    assert "classes whose min_flow cannot be met: these stay Pending, as in the scheduler" in told
+    # What the model itself leaves no room for can never be met.
+    target.write_text(GANG.replace("class Gang(CostModel):", """class Gang(CostModel):
+    def get_equiv_class_to_equiv_classes_arcs(self, ec):
+        return () if ec == "beyond" else ("beyond",)
+
+    def equiv_class_to_equiv_class(self, ec, other):
+        return Arc(0, 2, 3)
+"""))
+    assert main.main(["model", "check", f"{target}:Gang", "--examples", "40"]) == 1
+    assert "min_flow is 3, and the arc has room for 2" in capsys.readouterr().out
+
+
 WRONG = {
     "a price that is no number": ("answers", "return Arc(1_000_000 +", "return Arc('much') # ("),
     "an array that is too short": ("answers", "Arcs(machines.running,", "Arcs(machines.running[1:],"),
@@ -64,11 +101,6 @@ WRONG = {
     "the graph's slots that are written to": ("answers", "return Arcs(", "machines.slots[:] = 0; return Arcs("),
     "chance of its own": ("seed", "1_000_000 + int", "random.randrange(1 << 30) + int"),
     "a label that no class has": ("task_key", "1_000_000 + int(", "1_000_000 + len(task.labels.get('a', '')) + int("),
-    "a least flow that nothing carries": (
-        "flow",
-        "    def task_to_unsch",
-        "    def task_to_equiv_class_aggregator(self, task, ec):\n        return Arc(0, 1, 40)\n    def task_to_unsch",
-    ),
 }
 AT_A_POINT = {
     "task_key": "return [1]",
