@@ -102,10 +102,14 @@ def _settled(kind: Kind, sub: str, said: Said, obj: Json, strict: bool) -> Json:
     """Decoded, with defaults. Raises: DecodeError."""
     part = kind.subresource(sub) if said[2] != kind.kind else None
     # A merge shares parts with its inputs.
-    after = restored(kind, part, orjson.loads(orjson.dumps(obj)), strict)
+    given, version = orjson.loads(orjson.dumps(obj)), _api_version(said)
+    if part is None and given.get("apiVersion") == version:
+        # It may be shown as another version that has the same form.
+        given["apiVersion"] = kind.api_version
+    after = restored(kind, part, given, strict)
     if part is None:
         kind.default(after)
-    return {"kind": said[2], "apiVersion": _api_version(said), **after}
+    return {"kind": said[2], "apiVersion": version} | after | {"apiVersion": version}
 
 
 def _api_version(said: Said) -> str:

@@ -82,8 +82,12 @@ class MutatingPolicies(Policies["MutatingPolicy"]):
         asked_of = (hook.name, here, "mutated", body, hook.policy.text, given)
         found: Mutated = await self._asking.run(of.user, bindings, *asked_of)
         if found.value is not None and view.new is not None:
+            after = orjson.loads(found.value)
+            if view is attributes and asked.kind is not of.kind:
+                # Only what it was shown as had the version that the policy names.
+                after["apiVersion"] = of.kind.api_version
             view.new.clear()
-            view.new.update(orjson.loads(found.value))
+            view.new.update(after)
             views.changed(asked.kind)
             # As upstream, even if nothing changed.
             attributes.changed = True
