@@ -3,7 +3,8 @@
 Admission charges writes, in the same txn; this controller accounts for deletions, other changes, and objects older than
 the quota. A count applies to one version of the quota: everything charged up to it is in the lists read afterwards, and
 the status is written only if the quota is unchanged. So a late count never lets a quota be exceeded. Only kinds named
-by quotas are followed, from the first quota on.
+by quotas are followed, from the first quota on. Counts beside many objects have a pace: events of one quota in between
+are one count.
 
 Source: `pkg/controller/resourcequota`.
 """
@@ -24,11 +25,17 @@ from minikube_py.controllers.base import ControllerContext, QueueWorkers
 from minikube_py.controllers.discovery import served_resources
 from minikube_py.controllers.views import MetaView, PodView
 from minikube_py.controllers.volume_views import CLAIMS, DEVICE_CLAIMS, QUOTAS, WholeView
-from minikube_py.env import ended
+from minikube_py.env import Slices, ended
 from minikube_py.fields.quantity import ZERO, from_value
 
 DEVICE_CLASSES: Final = ResourceRef("resource.k8s.io", "v1", "deviceclasses")
 RESYNC_S: Final = 300.0
+COUNTED_PER_S: Final = 1000
+"""Objects that counts read in a second, over all quotas beside more than COUNTED_AT_ONCE."""
+COUNTED_AT_ONCE: Final = 100
+"""Objects of a page. Beside so few a count is cheap, and waits for no other."""
+_OBJECT_STEPS: Final = 20
+"""Of `env.Slices`, to know what an object uses."""
 _VERBS: Final = frozenset(("create", "list", "watch", "delete"))
 
 
@@ -45,6 +52,10 @@ class ResourceQuotas:
         self._kinds: dict[ResourceRef, Evaluator] = {}
         self._followed: set[ResourceRef] = set()
         self._resync: asyncio.Task[None] | None = None
+        self._counted: dict[str, int] = {}
+        """By quota, objects that its last count read. None yet: it has changed, and does not wait."""
+        self._free_s = 0.0
+        """When the pace lets the next count begin."""
         self._quotas.add_handler(Handler(on_add=self._added, on_update=self._updated, on_delete=self._gone))
 
     def start(self) -> None:
@@ -75,9 +86,11 @@ class ResourceQuotas:
 
     def _updated(self, old: WholeView, new: WholeView) -> None:
         if not same(read(old.obj["spec"].get("hard")), read(new.obj["spec"].get("hard"))):
+            self._counted.pop(new.key, None)
             self._workers.queue.add(new.key)
 
     def _gone(self, quota: WholeView) -> None:
+        self._counted.pop(quota.key, None)
         keys = self._by_namespace[quota.namespace]
         keys.discard(quota.key)
         if not keys:
@@ -106,7 +119,7 @@ class ResourceQuotas:
 
     async def _sync(self, key: str) -> None:
         namespace, _, name = key.partition("/")
-        if key not in self._quotas.store:
+        if key not in self._quotas.store or self._too_early(key):
             return
         try:
             quota = await self._client.get(QUOTAS, name, namespace)
@@ -126,7 +139,19 @@ class ResourceQuotas:
         quota["status"] = {"hard": written(hard), "used": written(used)}
         await self._client.update_status(QUOTAS, quota)
 
+    def _too_early(self, key: str) -> bool:
+        """It is queued again for when the pace lets it be counted; else the pace has its share from now on."""
+        objects, now_s = self._counted.get(key, 0), self._clock.monotonic_s()
+        if objects <= COUNTED_AT_ONCE:
+            return False
+        if now_s < self._free_s:
+            self._workers.queue.add_after(key, self._free_s - now_s)
+            return True
+        self._free_s = now_s + objects / COUNTED_PER_S
+        return False
+
     async def _count(self, quota: Object, hard: Collection[str]) -> Amounts:
+        self._counted[f"{quota['metadata']['namespace']}/{quota['metadata']['name']}"] = 0
         seen = await self._seen(quota, hard)
         kinds = await self._kinds_of(hard, seen)
         total: Amounts = {}
@@ -143,9 +168,11 @@ class ResourceQuotas:
             # Only the number of objects matters.
             matches = evaluator.scopes_match(quota, {})
             return dict.fromkeys(start, from_value(await self._number(ref, namespace))) if matches else start
-        total = start
-        async for page in self._client.pages(ref, namespace):
+        total, slices, key = start, Slices(), f"{namespace}/{quota['metadata']['name']}"
+        async for page in self._client.pages(ref, namespace, limit=COUNTED_AT_ONCE):
+            self._counted[key] = self._counted.get(key, 0) + len(page.items)
             for obj in page.items:
+                await slices.spend(_OBJECT_STEPS)
                 if evaluator.scopes_match(quota, obj):
                     total = plus(total, mask(evaluator.usage(obj, seen), start))
         return total

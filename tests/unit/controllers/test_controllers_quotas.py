@@ -7,16 +7,19 @@ import asyncio
 import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import pytest
 from api_core import MERGE, Core, config_map, names, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import run_virtually
 
+from minikube_py.api.quota import pods
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.controllers.manager import ControllerManager
-from minikube_py.controllers.resource_quotas import RESYNC_S, ResourceQuotas
+from minikube_py.controllers.resource_quotas import COUNTED_AT_ONCE, COUNTED_PER_S, RESYNC_S, ResourceQuotas
 
 IN = "/api/v1/namespaces/default"
 HARD = {"configmaps": "3", "pods": "2", "requests.cpu": "350m"}
@@ -74,3 +77,49 @@ def test_at_rest_a_quota_says_what_there_is(steps: list[tuple[str, str, int]], f
 
     with tempfile.TemporaryDirectory() as folder:
         run_virtually(lambda: run(folder), seed)
+
+
+def test_beside_many_objects_events_in_between_are_one_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each pod that goes is a list of all, and nothing else is done until the last has gone."""
+
+    async def run() -> None:
+        core = await Core(tmp_path).start()
+        many, going = COUNTED_AT_ONCE * 2, 40
+        transport = InProcessTransport(core.api, ADMIN)
+        manager = ControllerManager(transport, core.clock, random.Random(1), names=[ResourceQuotas.name])
+        await manager.start()
+        for number in range(many):
+            await core.done("POST", f"{IN}/pods", pod(f"o{number}"))
+        hard = {"pods": "1k", "requests.cpu": "1k"}
+        await core.done("POST", f"{IN}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+        await core.clock.sleep(1.0)
+        read, plain = 0, pods.usage
+
+        def counted(obj: Any, wall_s: float) -> Any:
+            nonlocal read
+            read += 1
+            return plain(obj, wall_s)
+
+        async def used() -> str:
+            status = (await core.done("GET", f"{IN}/resourcequotas/q"))["status"]
+            return str(status["used"]["pods"])
+
+        assert await used() == str(many)
+        monkeypatch.setattr(pods, "usage", counted)
+        begun_s = core.clock.monotonic_s()
+        for number in range(going):
+            await core.done("DELETE", f"{IN}/pods/o{number}?gracePeriodSeconds=0")
+            await core.clock.sleep(0.01)
+        gone_s = core.clock.monotonic_s() - begun_s
+        await core.clock.sleep(1.0)
+        assert await used() == str(many - going)
+        # One begins before the first has its share of the time, and one is due at the end.
+        assert read <= gone_s * COUNTED_PER_S + 2 * many + going, read
+        # What its owner changes does not wait.
+        await core.done("PATCH", f"{IN}/resourcequotas/q", {"spec": {"hard": {"pods": "999"}}}, content_type=MERGE)
+        await core.clock.sleep(0.05)
+        assert (await core.done("GET", f"{IN}/resourcequotas/q"))["status"]["hard"]["pods"] == "999"
+        await manager.stop()
+        await core.stop()
+
+    run_virtually(run, 1)
