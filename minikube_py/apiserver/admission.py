@@ -195,7 +195,9 @@ class Passage:
         namespace, base = metadata.get("namespace"), metadata.get("generateName")
         await self.admit(None, obj, again)
         metadata = obj["metadata"]
-        if metadata.get("namespace") != namespace:
+        if not self._of.kind.namespaced:
+            metadata.pop("namespace", None)
+        elif metadata.get("namespace") != namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         if "name" in given and metadata.get("generateName", base) != base:
             given["name"] = generated_anew(given["name"], metadata["generateName"])

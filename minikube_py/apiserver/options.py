@@ -94,6 +94,8 @@ _DEFAULT_LIST: Final = ListOptions()
 def read_options(query: Mapping[str, str], verb: str, kind: Kind) -> ListOptions:
     """Options of a get (version only), list or watch. Raises: StatusError 400, 422."""
     if verb == "get":
+        if parse_bool(query, "export"):
+            raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
         query = {"resourceVersion": query["resourceVersion"]} if "resourceVersion" in query else {}
     if verb != "watch" or ("watch" in query and parse_bool(query, "watch")):
         return list_options(query, verb == "watch", kind)

@@ -15,7 +15,7 @@ from minikube_py.api import go_json
 from minikube_py.api.admission_policies import Policy, ValidatingPolicy
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, BINDING, POLICY
+from minikube_py.api.kinds.admissionregistration import BINDING, POLICY, POLICY_KINDS
 from minikube_py.api.kinds.core import BINDINGS, NAMESPACES
 from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
 from minikube_py.api.registry import Registry
@@ -142,7 +142,7 @@ class Policies(Plugin, Generic[P]):
     def has_work(self, operation: Operation) -> bool:
         """Policies do not apply to policy objects or reviews."""
         kind = operation.kind
-        if kind in ADMISSION_KINDS or not (kind.stored or kind is BINDINGS):
+        if kind in POLICY_KINDS or not (kind.stored or kind is BINDINGS):
             return False
         return self._candidates.may_exist(self.hooks(), operation, self._registry())
 

@@ -160,13 +160,13 @@ def check_name(metadata: Json, name: str) -> None:
 
 
 def check_namespace(kind: Kind, metadata: Json, namespace: str) -> None:
-    """Fills in the path's namespace. Raises: StatusError 400 where the body names another."""
+    """Fills in the path's namespace, or drops one where there is none. Raises: StatusError 400 where it is another."""
     found = metadata.get("namespace") or ""
-    wanted = namespace if kind.namespaced else ""
-    if not found:
-        if wanted:
-            metadata["namespace"] = wanted
-    elif found != wanted:
+    if not kind.namespaced:
+        metadata.pop("namespace", None)
+    elif not found:
+        metadata["namespace"] = namespace
+    elif found != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 

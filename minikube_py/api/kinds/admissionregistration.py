@@ -30,7 +30,7 @@ from minikube_py.api.validation.admission_policies import (
     validate_policy_status,
 )
 from minikube_py.api.validation.affinity import validate_label_selector
-from minikube_py.api.validation.metadata import validate_object_meta
+from minikube_py.api.validation.metadata import keep_metadata, validate_object_meta
 from minikube_py.cel.urls import BadURL, GoURL, go_url
 
 GROUP: Final = "admissionregistration.k8s.io"
@@ -418,6 +418,7 @@ def _binding_kind(name: str, actions: bool, **more: Any) -> Kind:
 POLICY: Final = _policy_kind(
     "ValidatingAdmissionPolicy", "Validations", validate_policy,
     subresources=(status_of("ValidatingAdmissionPolicy"),),
+    also_reset={"status": (("metadata",),)}, prepare_status=keep_metadata,
     default=_default_validating, prepare_create=_create_policy, validate_update={"status": validate_policy_status},
 )  # fmt: skip
 BINDING: Final = _binding_kind("ValidatingAdmissionPolicyBinding", True)
@@ -428,7 +429,9 @@ MUTATING_POLICY: Final = _policy_kind(
 MUTATING_BINDING: Final = _binding_kind(
     "MutatingAdmissionPolicyBinding", False, storage_version=f"{GROUP}/v1beta1"
 )
-ADMISSION_KINDS: Final = (MUTATING, VALIDATING, POLICY, BINDING, MUTATING_POLICY, MUTATING_BINDING)
+POLICY_KINDS: Final = (POLICY, BINDING, MUTATING_POLICY, MUTATING_BINDING)
 """Kinds exempt from webhooks and policies."""
+ADMISSION_KINDS: Final = (MUTATING, VALIDATING, *POLICY_KINDS)
+"""Kinds exempt from webhooks."""
 
 KINDS: Final[tuple[Kind, ...]] = ADMISSION_KINDS

@@ -412,3 +412,53 @@ async def test_a_grace_period_beyond_the_calendar_ends_with_it(core: Core, grace
     assert status == 200
     await core.done("POST", PODS, pod("other", node="n0"))
     assert (await core.ask("DELETE", f"{PODS}/other?gracePeriodSeconds={grace_s}"))[0] == 200
+
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+DEFINITION = {
+    "metadata": {"name": "things.example.com", "namespace": "foo"},
+    "spec": {
+        "group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{
+            "name": "v1", "served": True, "storage": True,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        }],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "obj"),
+    [
+        (ROLES, {"metadata": {"name": "a"}, "rules": []}),
+        ("/api/v1/namespaces", {"metadata": {"name": "a"}}),
+        ("/api/v1/nodes", {"metadata": {"name": "a"}}),
+        ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION),
+    ],
+)
+async def test_an_object_outside_of_namespaces_loses_the_one_that_it_names(
+    core: Core, path: str, obj: dict[str, Any]
+) -> None:
+    """Source: rest.EnsureObjectNamespaceMatchesRequestNamespace."""
+    metadata = {**obj["metadata"], "namespace": "foo"}
+    created = await core.done("POST", path, {**obj, "metadata": metadata})
+    assert "namespace" not in created["metadata"]
+    here = f"{path}/{created['metadata']['name']}"
+    patched = {"metadata": {"namespace": "foo", "labels": {"a": "1"}}}
+    answers = [await core.done("PATCH", here, patched, content_type=MERGE), await core.done("GET", here)]
+    if obj is not DEFINITION:  # Whose PUT needs a version, and whose status is written meanwhile.
+        del answers[0]["metadata"]["resourceVersion"]
+        answers[0]["metadata"]["namespace"] = "foo"
+        answers[0] = await core.done("PUT", here, answers[0])
+    for answer in answers:
+        assert "namespace" not in answer["metadata"] and answer["metadata"]["labels"]["a"] == "1"
+
+
+@pytest.mark.parametrize("query", ["export", "export=", "export=true", "export=no"])
+async def test_an_export_is_refused(core: Core, query: str) -> None:
+    await core.done("POST", MAPS, config_map("a"))
+    status, refused = await core.ask("GET", f"{MAPS}/a?{query}")
+    assert status == 400
+    assert refused["message"] == "the export parameter, deprecated since v1.14, is no longer supported"
+    for given in ("export=false", "export=0", "export=False"):
+        await core.done("GET", f"{MAPS}/a?{given}")
