@@ -100,8 +100,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "flow: a round has all pods", FLOW, "flow/rounds.py",
-        "                    await self._round(alike[start : start + self._plugin.args.max_pods])",
-        "                    await self._round(alike[start:])",
+        "                await self._round(alike[:most])",
+        "                await self._round(alike)",
         "an argument that is read, checked and dropped",
     ),
     SchedulerMutant(
