@@ -2,7 +2,8 @@
 
 Everything between a class and the machines is the class's own copy, so that machines rejected by its filters are left
 out, and no arc carries more pods than fit there. Classes meet at the machines (and at machine classes, each of which
-takes one pod of any class) and at their jobs' unscheduled aggregators.
+takes one pod of any class) and at their jobs' unscheduled aggregators, and where classes of equal requests send more
+pods to a machine than fit of these: all their arcs to it lead through one node, with room for as many.
 
 Of the arcs from one node of a class to machines, only the cheapest are in the problem, with room for as many pods as
 the round has: a pod on any other arc could as well take one of these that no pod of the round takes, and pay no more,
@@ -94,15 +95,27 @@ class _Ways(NamedTuple):
     tiers: list[_Tier]
 
 
+class _Fits:
+    """Classes of equal requests. `room`: how many of their pods fit each machine; `chunks`: of their arcs to machines,
+    by index."""
+
+    __slots__ = ("chunks", "room")
+
+    def __init__(self, room: IntArray) -> None:
+        self.room = room
+        self.chunks: list[int] = []
+
+
 class _Own:
     """A class's part of the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label); `lower`: by arc,
     the least flow, which a class without supply could not have; `aside`: the price from its job's aggregator on."""
 
-    __slots__ = ("aside", "inner", "lower", "node", "parts", "pods", "unscheduled")
+    __slots__ = ("aside", "fits", "inner", "lower", "node", "parts", "pods", "unscheduled")
 
-    def __init__(self, node: int, pods: int) -> None:
+    def __init__(self, node: int, pods: int, fits: _Fits) -> None:
         self.node = node
         self.pods = pods
+        self.fits = fits
         self.aside = 0
         self.parts: list[_Part] = []
         self.inner: list[tuple[int, int, int, str]] = []
@@ -154,6 +167,7 @@ class Graph:
         self._sharing: set[int] = set()
         """The nodes from which arcs lead to machine classes."""
         self._ways: dict[EquivClass, list[_Ways]] = {}
+        self._fits: dict[Hashable, _Fits] = {}
         self._pods = 0
         self.failed: dict[int, ModelError] = {}
 
@@ -202,6 +216,7 @@ class Graph:
             self._lead_on()
         for job in self._jobs.values():
             self._add(job.node, SINK, job.count, job.cost)
+        self._bound()
         self._leave()
         return self._problem()
 
@@ -294,6 +309,24 @@ class Graph:
             self._leaf_cost[place] += price
             self._leaf_room[place] = min(1, self._leaf_room[place])
 
+    def _bound(self) -> None:
+        """Lets no more pods of equal requests to a machine than fit there."""
+        count = len(self.machine_slots)
+        for fits in self._fits.values():
+            arrives = np.zeros(count)
+            for at in fits.chunks:
+                _, end, capacity, _ = self._chunks[at]
+                arrives += np.bincount(end - 1, capacity, count)
+            over = np.flatnonzero((arrives > fits.room) & (self._leaf_room > fits.room))
+            on = 1 + np.arange(count)
+            on[over] = self._nodes + np.arange(len(over))
+            self._nodes += len(over)
+            if len(over):
+                for at in fits.chunks:
+                    start, end, *rest = self._chunks[at]
+                    self._chunks[at] = (start, on[end - 1], *rest)
+                self._add(on[over], 1 + over, fits.room[over], 0)
+
     def _leave(self) -> None:
         """Adds the arcs from machines to the sink, and from machine classes to machines, where an arc leads there."""
         used = np.zeros(self._nodes, np.bool_)
@@ -320,7 +353,10 @@ class Graph:
 
     def _class(self, number: int, of: TaskClass) -> _Own | None:
         """None if the model failed: nodes already added stay, without supply."""
-        own = _Own(self._node(), of.task.count)
+        fits = self._fits.setdefault(of.task.pod.spec.requests, _Fits(np.zeros(len(self.machine_slots), np.int64)))
+        places = self._place[of.slots]
+        fits.room[places] = np.maximum(fits.room[places], of.room)
+        own = _Own(self._node(), of.task.count, fits)
         try:
             with Asking(self._model.name, of.name, of.task).guarded(UNKNOWN):
                 self._arcs_of(own, of)
@@ -468,6 +504,8 @@ class Graph:
             own.parts.append(_Part(node, first, tier.places, label))
             if tier.base > 1:
                 self._sharing.add(node)
+            else:
+                own.fits.chunks.append(len(self._chunks) - 1)
 
     # --- reading the flow -------------------------------------------------------------------------------------------
 

@@ -70,6 +70,9 @@ def written(model: Drawn, cluster: Cluster, classes: list[TaskClass]) -> int:
         found.arc(("inner", slot), "sink", leaf.capacity[at], 2 * leaf.cost[at])
         for index in range(tiers):
             found.arc(("machine class", slot, index), ("machine", slot), 1, 0)
+        # All pods have equal requests, whatever else their filters say.
+        fit = max(int(each.room[each.slots == slot].sum()) for each in classes)
+        found.arc(("fits", slot), ("machine", slot), fit, 0)
     for number, each in enumerate(classes):
         task = each.task
         found.supply(("pods", number), task.count)
@@ -83,7 +86,7 @@ def written(model: Drawn, cluster: Cluster, classes: list[TaskClass]) -> int:
         for at in model.get_task_preference_arcs(task, chosen):
             arc, slot = model.task_to_resource_node(task, chosen[at]), int(each.slots[at])
             room = min(arc.capacity * task.count, int(each.room[at]))
-            found.arc(("pods", number), ("machine", slot), room, 2 * arc.cost)
+            found.arc(("pods", number), ("fits", slot), room, 2 * arc.cost)
     return found.price()
 
 
@@ -108,7 +111,7 @@ def _write_class(
             found.arc((number, ec), ("machine class", slot, index), capacity, 2 * arcs.cost[0])
         if not model.machine_classes:
             arcs = model.equiv_class_to_resource_nodes(ec, one)
-            found.arc((number, ec), ("machine", slot), min(arcs.capacity[0], room), 2 * arcs.cost[0])
+            found.arc((number, ec), ("fits", slot), min(arcs.capacity[0], room), 2 * arcs.cost[0])
 
 
 CLASSES = st.lists(

@@ -126,3 +126,21 @@ def test_no_label_of_a_pod_makes_a_price_that_no_solver_takes(model: str) -> Non
         run_virtually(run)
 
     law()
+
+
+@pytest.mark.parametrize("model", ["COCO", "QUINCY", "QUINCY_INTERFERENCE", "SJF", "WHARE", "TRIVIAL"])
+async def test_equal_pods_that_waited_differently_do_not_crowd_one_machine(model: str) -> None:
+    async with flowing(flow_config(costModel=model), full={"cpu": "500m"}) as world:
+        names = [f"p{at}" for at in range(8)]
+        for name in names:
+            world.pods(name, cpu="1")
+            await settle()
+            await world.clock.advance(1)
+        before = world.rounds.repaired
+        for name in ("a", "b"):
+            world.api.node(name, cpu="4")
+        await settle()
+        await world.clock.advance(60)
+        assert sorted(world.where(*names)) == ["a"] * 4 + ["b"] * 4
+        assert world.rounds.repaired == before
+        assert all(world.rounds.decision(f"uid-default-{name}") for name in names)
