@@ -32,7 +32,9 @@ TASK_TYPES: Final = ("sheep", "rabbit", "devil", "turtle")
 
 class Arc(NamedTuple):
     """`capacity`: how many pods may use the arc; `min_flow`: how many must, between tasks and classes; 0 elsewhere.
-    A class that has fewer pods, or cannot meet it, stays Pending."""
+    A class that has fewer pods, or cannot meet it, stays Pending. Both are of one flow and of one class of pods, which
+    has its own copy of each equivalence class: they bound no pods of other classes together with these. The filters may
+    turn down some of the pods that a `min_flow` let through, and it counts none that run: it is no gang."""
 
     cost: int
     capacity: int = 1
@@ -72,7 +74,7 @@ def labels_that_matter(pod: PodInfo, topology: Topology, by_others: bool) -> Has
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """Equal pods. `pod` is one of them, `count` their number; `waited_s` since that one's first attempt; `node` and
+    """Equal pods. `pod` is one of them, `count` their number; `waited_s` since this process first tried it; `node` and
     `ran_s` if they run, "" and 0 if they wait. Read-only: the graph counts by it. A subclass may have attributes of
     its own."""
 
