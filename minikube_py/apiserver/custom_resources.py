@@ -251,14 +251,14 @@ class AcceptedNames:
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, str, str], set[bytes]] = {}
-        self._had: dict[bytes, tuple[str, frozenset[tuple[str, str]]]] = {}
+        self._had: dict[bytes, tuple[str, tuple[tuple[str, str], ...]]] = {}
         self._wanting: dict[str, dict[bytes, None]] = {}
         self.steps = 0
         """Names looked at."""
 
     def change(self, key: bytes, definition: Json | None) -> str:
         """`definition`: as it is now, or None if it is gone. Returns its group."""
-        group, names = self._had.pop(key, ("", frozenset()))
+        group, names = self._had.pop(key, ("", ()))
         for kind, name in names:
             owners = self._owners[group, kind, name]
             owners.discard(key)
@@ -269,7 +269,7 @@ class AcceptedNames:
         if definition is None:
             return group
         group = _group(definition)
-        names = frozenset(_names(_accepted_names(definition)))
+        names = tuple(dict.fromkeys(_names(_accepted_names(definition))))
         self._had[key] = group, names
         for kind, name in names:
             self._owners.setdefault((group, kind, name), set()).add(key)

@@ -108,7 +108,7 @@ def _children() -> set[int]:
     if not tasks.is_dir():
         return {each.pid for each in multiprocessing.active_children() if each.pid}
     found: set[int] = set()
-    for each in tasks.iterdir():
+    for each in sorted(tasks.iterdir()):
         with suppress(OSError):
             found.update(map(int, (each / "children").read_text().split()))
     return found - {getattr(tracker, "_pid", None)}
