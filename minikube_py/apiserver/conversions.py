@@ -16,7 +16,7 @@ from minikube_py.api.apply.managed_fields import NeedsConversion
 from minikube_py.api.custom import conversion
 from minikube_py.api.custom.conversion import GROUP, REVIEW, BadConversion, ConversionWebhook
 from minikube_py.api.decode import JSON
-from minikube_py.api.errors import Json, StatusError, conflict
+from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.api.meta import new_uid
 from minikube_py.apiserver.changing import MakeNext
@@ -88,12 +88,10 @@ class Conversions:
         (kv,) = await self.all_shown(kind, [KeyValue(b"", stored, 0, 0, 0, 0)])
         return kv.value
 
-    async def change(
-        self, kind: Kind, key: bytes, make: MakeNext, dry_run: bool, attempts: int
-    ) -> tuple[bytes, int] | None:
+    async def change(self, kind: Kind, key: bytes, make: MakeNext, dry_run: bool) -> tuple[bytes, int] | None:
         """As `Writer.change`, with the value and its revision; None: not found. Raises: StatusError."""
         stands = await self._store.get(key)
-        for _ in range(attempts):
+        while True:
             kv = await self.shown(kind, stands)
             found = await make(kv)
             if found is None or kv is None or stands is None:
@@ -115,7 +113,6 @@ class Conversions:
                 if outcome.done:
                     return await self.value_shown(kind, stored), outcome.revision
             stands = outcome.current
-        raise conflict(kind, key.decode().rpartition("/")[2])
 
     def owned(self, kind: Kind, converted: Any, make: MakeNext) -> MakeNext:
         """`make`, with conversions for field managers of other versions."""

@@ -136,7 +136,7 @@ class ApiServer:
         self.access = Access(tokens or {}, self.cache, clock, self.accounts, lambda: self.registry)
         self.webhook_caller = Caller(outgoing or Closed(), self.cache)
         self.writer.chain = chain_of(self, enabled_plugins)
-        self.deleter = Deleter(self.store, self.limits, clock, self.writer)
+        self.deleter = Deleter(self.store, clock, self.writer)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
         self.cache.conversions_of = self.writer.conversions_of = self.deleter.conversions_of = self._conversions_of

@@ -19,7 +19,6 @@ from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.api.meta import parse_timestamp, timestamp
 from minikube_py.apiserver.addresses import held_keys
 from minikube_py.apiserver.admission import Passage
-from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, warning_headers
 from minikube_py.apiserver.namespaces import check_mortal
 from minikube_py.apiserver.object_store import ObjectStore, OutOfSpace
@@ -68,10 +67,9 @@ class _Worked(Protocol):
 class Deleter:
     """`at`: owner of the worker processes."""
 
-    def __init__(self, store: ObjectStore, limits: Limits, clock: Clock, at: _Worked) -> None:
+    def __init__(self, store: ObjectStore, clock: Clock, at: _Worked) -> None:
         self._at = at
         self._store = store
-        self._limits = limits
         self._clock = clock
         self._deleting: set[asyncio.Task[Deleted]] = set()
         self.conversions_of: Callable[[Kind], Conversions | None] = nobody_converts
@@ -112,7 +110,7 @@ class Deleter:
     ) -> Deleted:
         kv = await self._store.get(resource.key(namespace, name))
         converting = self.conversions_of(resource)
-        for _ in range(self._limits.update_attempts_max):
+        while True:
             if kv is None:
                 raise not_found(resource, name)
             if converting is not None:
@@ -159,7 +157,6 @@ class Deleter:
             if outcome.done:
                 return Deleted(value, outcome.revision, True)
             kv = outcome.current
-        raise conflict(resource, name)
 
     async def _marked(self, resource: Kind, kv: KeyValue, options: DeleteOptions, name: str) -> Marked:
         wall_s = self._clock.wall_s()

@@ -5,9 +5,10 @@ Maps store errors to API statuses; an unknown outcome stays unknown (504 with th
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import Future, Lock
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -70,12 +71,44 @@ class Outcome(NamedTuple):
     standing: Mapping[bytes, KeyValue | None] = {}
 
 
+class Turn:
+    """Of one change of `key`: after a conflict, and if others wait already, it is made alone. Without, each of n
+    concurrent changes is made up to n times. `queued`: what is asked while it is made never changes `key` itself."""
+
+    def __init__(self, store: ObjectStore, key: bytes, queued: bool) -> None:
+        self._store, self._key, self._queued = store, key, queued
+        self._held: Lock | None = None
+
+    async def __aenter__(self) -> Turn:
+        if self._queued and (lock := self._store.turns.get(self._key)) is not None and lock.locked():
+            await self._take(lock)
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        if self._held is not None:
+            self._held.release()
+
+    async def _take(self, lock: Lock) -> None:
+        await lock.acquire()
+        self._held = lock
+
+    async def after(self, current: KeyValue | None) -> KeyValue | None:
+        """What to change next. `current`: what the conflict found."""
+        if self._held is not None or not self._queued:
+            return current
+        lock = self._store.turns.setdefault(self._key, Lock())
+        waits = lock.locked()
+        await self._take(lock)
+        return await self._store.get(self._key) if waits else current
+
+
 class ObjectStore:
     def __init__(self, storage: Storage, clock: Clock, reading: Reading) -> None:
         self.storage = storage
         self.reading = reading
         self._clock = clock
         self._leases: dict[int, tuple[int, float]] = {}
+        self.turns: WeakValueDictionary[bytes, Lock] = WeakValueDictionary()
 
     async def get(self, key: bytes) -> KeyValue | None:
         """Raises: StatusError 500 if it is unreadable."""

@@ -19,7 +19,7 @@ from minikube_py.api.errors import Json, expired, internal
 from minikube_py.api.kind import Kind
 from minikube_py.api.tables import TablePrinter, columns
 from minikube_py.apiserver.bookmarks import bookmark_object
-from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes
+from minikube_py.apiserver.forms import Form, object_bytes, partial_bytes, with_meta_version
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.selection import DECODED_BYTES_SHIFT, STEPS_OF_OBJECT, Selection, SelectionKey
 from minikube_py.apiserver.watch_cache import Change, Entry, ResourceCache, slices
@@ -65,7 +65,7 @@ class Encoder:
             return partial_bytes(value, revision, self.form.version)
         printer = TablePrinter(self.resource, self.clock.wall_s(), self.form.include_object)
         row = go_json.escaped(printer.row_bytes(value, str(revision)))
-        return b"%b%b]}" % (self._table_head(revision), row)
+        return b"%b%b]}" % (self._table_head(revision), with_meta_version(row, self.form))
 
     def steps(self, size_bytes: int) -> int:
         """The cost of encoding that many bytes, decoded or copied."""

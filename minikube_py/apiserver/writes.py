@@ -32,7 +32,7 @@ from minikube_py.apiserver.changing import Absent, MakeNext, nothing_is_written,
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, Request, with_warnings
 from minikube_py.apiserver.namespaces import NamespaceGate
-from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome
+from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome, Turn
 from minikube_py.apiserver.options import WriteOptions
 from minikube_py.apiserver.passing import Next, Passing, has_grown
 from minikube_py.apiserver.preparing import (
@@ -377,7 +377,7 @@ class Writer(Bodies):
 
         try:
             where = resource, route.namespace, route.name, self._owned(resource, request, make)
-            written = await self._change(*where, options.dry_run, create_new, sub)
+            written = await self._change(*where, options.dry_run, create_new, sub, passage is None)
             if before and not (warnings or said):
                 self.renewals.learn(resource, request, before[-1], written.value, written.revision)
         except Absent:
@@ -441,8 +441,8 @@ class Writer(Bodies):
             return Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
 
         try:
-            owned = self._owned(resource, request, make)
-            written = await self._change(resource, route.namespace, route.name, owned, options.dry_run, sub=sub)
+            where = resource, route.namespace, route.name, self._owned(resource, request, make)
+            written = await self._change(*where, options.dry_run, sub=sub, queued=passage is None)
             if before and not (warnings or said):
                 self.beats.learn(resource, route.name, request, before[-1], written.value, written.revision)
         except StatusError as error:
@@ -493,7 +493,7 @@ class Writer(Bodies):
                 try:
                     owned = self._owned(resource, request, make)
                     where = resource, route.namespace, route.name
-                    written = await self._change(*where, owned, options.dry_run, not sub, sub)
+                    written = await self._change(*where, owned, options.dry_run, not sub, sub, passage is None)
                     break
                 except Absent:
                     try:
@@ -520,8 +520,7 @@ class Writer(Bodies):
     ) -> Written:
         """Reads, changes, and writes if unchanged; retries on conflict.
 
-        No-op changes are not written. Raises: StatusError 404, or Absent if `may_be_absent`; 409 after too many
-        conflicts."""
+        No-op changes are not written. Raises: StatusError 404, or Absent if `may_be_absent`."""
 
         async def make_next(kv: KeyValue | None) -> Next | None:
             return None if kv is None else Next(make(stored(resource, kv.value, kv.mod_revision)))
@@ -532,7 +531,7 @@ class Writer(Bodies):
         self, resource: Kind, namespace: str, name: str, make: MakeNext, dry_run: bool
     ) -> Written:
         """As `change`, with an async step that may be done elsewhere."""
-        return await self._change(resource, namespace, name, make, dry_run)
+        return await self._change(resource, namespace, name, make, dry_run, queued=False)
 
     async def _change(
         self,
@@ -543,52 +542,55 @@ class Writer(Bodies):
         dry_run: bool,
         absent: bool = False,
         sub: str = "-",
+        queued: bool = True,
     ) -> Written:
         """Like `change`. `absent`: raises Absent if there is no object to change. `sub`: the subresource that quotas
-        are checked for; "-": none that they count."""
+        are checked for; "-": none that they count. `queued`: see Turn.
+
+        Made again after every conflict, as upstream: each is another write's progress."""
         key, converting = resource.key(namespace, name), self.conversions_of(resource)
         if converting is not None:
-            changed = await converting.change(resource, key, make, dry_run, self._limits.update_attempts_max)
+            changed = await converting.change(resource, key, make, dry_run)
             if changed is not None:
                 return Written(*changed)
             raise Absent if absent else not_found(resource, name)
-        kv = await self.store.get(key)
-        taken: list[Claim] = []
-        for _ in range(self._limits.update_attempts_max):
-            found = await make(kv)
-            if found is None or kv is None:
-                raise Absent if absent else not_found(resource, name)
-            value, finished = found.value, found.finished
-            asked: set[bytes] = set()
-            held: set[bytes] = set()
-            claims: list[Claim] = []
-            if found.new is not None:
-                new = found.new
-                if resource is SERVICES:
-                    asked, held = held_keys(new), held_keys(orjson.loads(kv.value))
-                    claims = await self.addresses.allocate(new, held, taken)
-                finished = is_finished(resource, new)
-                value = encode(new)
-            left, value = value, as_written(resource, value)
-            if dry_run:
-                await self.quotas.update(resource, sub, namespace, kv, value, True, nothing_is_written)
-                return Written(value, kv.mod_revision)
-            if finished:
-                outcome = await self.store.delete(kv, sorted(held))
-                if outcome.done:
-                    return Written(as_left(resource, left), kv.mod_revision)
-            elif value is kv.value or same(value, kv.value):
-                return Written(kv.value, kv.mod_revision)
-            else:
-                released = sorted(held - held_keys(orjson.loads(value))) if resource is SERVICES else ()
-                write = partial(self.store.replace, kv, value, released, claims)
-                outcome = await self.quotas.update(resource, sub, namespace, kv, value, False, write)
-                if outcome.done:
-                    return Written(value, outcome.revision)
-                wanted = [claim for claim in outcome.taken if claim.key in asked]
-                if wanted and outcome.current == kv:
-                    raise self.addresses.explain(orjson.loads(value), wanted)
-                # A concurrent write took it; others may be free.
-                taken += outcome.taken
-            kv = outcome.current
-        raise conflict(resource, name)
+        async with Turn(self.store, key, queued) as turn:
+            kv = await self.store.get(key)
+            taken: list[Claim] = []
+            while True:
+                found = await make(kv)
+                if found is None or kv is None:
+                    raise Absent if absent else not_found(resource, name)
+                value, finished = found.value, found.finished
+                asked: set[bytes] = set()
+                held: set[bytes] = set()
+                claims: list[Claim] = []
+                if found.new is not None:
+                    new = found.new
+                    if resource is SERVICES:
+                        asked, held = held_keys(new), held_keys(orjson.loads(kv.value))
+                        claims = await self.addresses.allocate(new, held, taken)
+                    finished = is_finished(resource, new)
+                    value = encode(new)
+                left, value = value, as_written(resource, value)
+                if dry_run:
+                    await self.quotas.update(resource, sub, namespace, kv, value, True, nothing_is_written)
+                    return Written(value, kv.mod_revision)
+                if finished:
+                    outcome = await self.store.delete(kv, sorted(held))
+                    if outcome.done:
+                        return Written(as_left(resource, left), kv.mod_revision)
+                elif value is kv.value or same(value, kv.value):
+                    return Written(kv.value, kv.mod_revision)
+                else:
+                    released = sorted(held - held_keys(orjson.loads(value))) if resource is SERVICES else ()
+                    write = partial(self.store.replace, kv, value, released, claims)
+                    outcome = await self.quotas.update(resource, sub, namespace, kv, value, False, write)
+                    if outcome.done:
+                        return Written(value, outcome.revision)
+                    wanted = [claim for claim in outcome.taken if claim.key in asked]
+                    if wanted and outcome.current == kv:
+                        raise self.addresses.explain(orjson.loads(value), wanted)
+                    # A concurrent write took it; others may be free.
+                    taken += outcome.taken
+                kv = await turn.after(outcome.current)

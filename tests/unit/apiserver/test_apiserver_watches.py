@@ -383,3 +383,14 @@ async def test_a_transport_may_be_closed_twice(core: Core, monkeypatch: pytest.M
         await transport.close()
         await transport.close()
         assert await waiting is None
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_rows_of_tables_have_the_version_that_was_asked_for(core: Core, version: str) -> None:
+    await core.done("POST", MAPS, config_map("a"))
+    events = await core.watch(MAPS, f"application/json;as=Table;v={version};g=meta.k8s.io")
+    await core.done("DELETE", f"{MAPS}/a")
+    for _, table in await events.take(2):
+        wanted = f"meta.k8s.io/{version}"
+        assert [table["apiVersion"], *(row["object"]["apiVersion"] for row in table["rows"])] == [wanted, wanted]
+    events.close()

@@ -142,6 +142,27 @@ async def test_concurrent_patches_all_take_effect(core: Core) -> None:
     assert len((await core.done("GET", f"{MAPS}/a"))["data"]) == 20
 
 
+@pytest.mark.parametrize("verb", ["PATCH", "PUT"])
+async def test_however_many_changes_of_one_object_name_no_version_all_succeed(core: Core, verb: str) -> None:
+    """As upstream's TestPatchConflicts; and few are made in vain."""
+    made = await core.done("POST", MAPS, config_map("a"))
+    tried = []
+    replace = core.api.store.replace
+
+    async def counted(*args: Any) -> Any:
+        tried.append(1)
+        return await replace(*args)
+
+    core.api.store.replace = counted  # type: ignore[method-assign]
+    kind = MERGE if verb == "PATCH" else "application/json"
+    body = [{"metadata": {"name": "a"}, "data": {f"k{i}": "v"}} for i in range(100)]
+    await asyncio.gather(*(core.done(verb, f"{MAPS}/a", each, kind) for each in body))
+    found = await core.done("GET", f"{MAPS}/a")
+    assert len(found["data"]) == (100 if verb == "PATCH" else 1) and 100 <= len(tried) <= 250
+    assert int(found["metadata"]["resourceVersion"]) == int(made["metadata"]["resourceVersion"]) + 100
+    assert not core.api.store.turns
+
+
 async def test_concurrent_updates_of_one_version_succeed_once(core: Core) -> None:
     created = await core.done("POST", MAPS, config_map("a"))
     puts = [core.ask("PUT", f"{MAPS}/a", {"metadata": created["metadata"], "data": {"by": str(i)}}) for i in range(10)]
