@@ -106,6 +106,8 @@ class Call:
         if self.over:
             return
         if self.route.takes_stream:
+            if found:
+                self._says_something()
             self._unread.extend(found)
             self._unread_bytes += unread_bytes
             self._wake()
@@ -130,8 +132,12 @@ class Call:
         while (loser := bodies.loser()) is not None:
             loser._give_up(*TOO_MANY)
 
-    def _begin(self, data: bytes) -> None:
+    def _says_something(self) -> None:
         self.begun = True
+        self.connection.server.silent.let_go(self)
+
+    def _begin(self, data: bytes) -> None:
+        self._says_something()
         route = self.route
         try:
             self._request = request = wire.read(route.kind, data)
@@ -145,8 +151,7 @@ class Call:
         self.later()
 
     def open_stream(self) -> None:
-        """For a method with a stream of messages: starts it."""
-        self.begun = True
+        """For a method with a stream of messages: starts it; it has begun with the first message."""
         self._request = self._requests()
         self.later()
 
@@ -170,6 +175,13 @@ class Call:
             more.set_result(None)
 
     # -- ending --------------------------------------------------------------------------------------------------------
+
+    def give_way(self) -> bool:
+        """Ends it for another one, unless it is a request that may have been done. False: it does not end."""
+        if self.begun and not self.route.takes_stream:
+            return False
+        self._give_up(StatusCode.UNAVAILABLE if self.begun else StatusCode.RESOURCE_EXHAUSTED, TOO_MANY[1])
+        return True
 
     def limit(self, timeout_s: float) -> None:
         """As in Go, it ends without a message: the client knows its own deadline."""

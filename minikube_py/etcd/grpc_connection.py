@@ -132,14 +132,16 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if head.encoding not in ENCODINGS:
             self._refuse(stream, head, StatusCode.UNIMPLEMENTED, not_installed(head.encoding))
             return
-        if not server.has_room(self):
+        holder = server.holder(self, head)
+        if not server.has_room(self, holder):
             self._refuse(stream, head, *TOO_MANY)
             return
         if head.timeout_s is not None and head.timeout_s <= 0:
             self._refuse(stream, head, StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
             return
         call = stream.owner = Call(self, stream, head, route)
-        server.calls[call] = None
+        server.calls.hold(call, holder, 1)
+        server.silent.hold(call, holder, 1)
         if route.takes_stream:
             call.open_stream()
         if ended:

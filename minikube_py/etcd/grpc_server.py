@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Final, cast
 
 from minikube_py.api.errors import go_quote
@@ -16,6 +17,8 @@ from minikube_py.errors import MinikubeError
 from minikube_py.etcd.calls import Call, Route
 from minikube_py.etcd.errors import TIMED_OUT, Refused
 from minikube_py.etcd.grpc_connection import LATE_LOOKS, GrpcConnection
+from minikube_py.etcd.grpc_framing import Head
+from minikube_py.etcd.guard import Shown
 from minikube_py.etcd.node import REQUEST_S
 from minikube_py.http2.limits import ConnectionLimits
 from minikube_py.ports.descriptors import Descriptors, PortLimits
@@ -26,11 +29,14 @@ READ_BYTES: Final = 16 << 10
 """Bytes read from a connection at once, so that none blocks the loop for long."""
 SWEEP_S: Final = 0.5
 STOP_S: Final = 1.0
+ROOM_LOOKS: Final = 64
+"""Calls of whoever has most that are asked to give way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`streams_max`: requests and streams of all connections. `stalled_s`: for a request to arrive, or an answer to be
+    """`streams_max`: requests and streams of all connections, which users share, and addresses without one.
+    `stalled_s`: for a request to arrive, or an answer to be
     read, without progress. `message_bytes_max`: one message. `messages_bytes_max`: of all incomplete or unprocessed
     ones. `unsent_bytes_max`: unsent answers of all clients; beyond it, requests of connections with more than
     an equal share of it are refused. `answer_s`: for an answer to be read, however large. `progress_s`: how often a
@@ -61,6 +67,7 @@ class GrpcServer:
         limits: Limits,
         clock: Clock,
         descriptors: Descriptors | None = None,
+        known_as: Callable[[Shown], str] = lambda shown: "",
     ) -> None:
         self.routes = routes
         self.limits = limits
@@ -69,7 +76,9 @@ class GrpcServer:
         self.bodies = Shares[Call](limits.messages_bytes_max)
         self.unsent_bytes = 0
         self.connections: dict[GrpcConnection, None] = {}
-        self.calls: dict[Call, None] = {}
+        self.calls, self.silent = Shares[Call](limits.streams_max), Shares[Call](limits.streams_max)
+        """All, and those that wait for their first message."""
+        self._known_as = known_as
         self.ended: Counter[str] = Counter()
         """Connections ended because of their input, by reason."""
         self.buffer = memoryview(bytearray(READ_BYTES))
@@ -139,15 +148,30 @@ class GrpcServer:
             return f"unknown service {service}"
         return f"unknown method {name} for service {service}"
 
-    def has_room(self, connection: GrpcConnection) -> bool:
+    def holder(self, connection: GrpcConnection, head: Head) -> str:
+        """Who shares: the user, where one is known, or the address."""
+        user = self._known_as(connection.shown(head))
+        return f"user {user}" if user else connection.address
+
+    def has_room(self, connection: GrpcConnection, holder: str) -> bool:
         """For one more request of it. A connection with less than its share unsent is served whatever the others do
         not read."""
         limits, waiting_bytes = self.limits, connection.h2.waiting_bytes
-        if len(self.calls) >= limits.streams_max:
+        if self.calls.total >= limits.streams_max and not self._makes_room(holder):
             return False
         if waiting_bytes < limits.unsent_bytes_max // limits.connections_max:
             return True
         return self.unsent_bytes - connection.counted_bytes + waiting_bytes < limits.unsent_bytes_max
+
+    def _makes_room(self, holder: str) -> bool:
+        """Whoever has most calls loses one to whoever has fewer even with one more: the oldest that waits for its first
+        message, else a stream, which clients open again. Of one's own, those that wait make room."""
+        most = self.calls.most()
+        fewer = self.calls.of(holder) + 1 < self.calls.of(most)
+        found = list(islice(self.silent.holders(most if fewer else holder), 1))
+        if fewer:
+            found += islice(self.calls.holders(most), ROOM_LOOKS)
+        return any(call.give_way() for call in found)
 
     def wait_for(self, call: Call) -> None:
         """It is answered once the event it waits for calls it, or its deadline passes."""
@@ -161,7 +185,8 @@ class GrpcServer:
 
     def left(self, call: Call) -> None:
         """It has ended."""
-        self.calls.pop(call, None)
+        self.calls.let_go(call)
+        self.silent.let_go(call)
         self._waiting.pop(call, None)
 
     # -- periodic work -------------------------------------------------------------------------------------------------
@@ -182,7 +207,7 @@ class GrpcServer:
                 connection.look()
 
     def metrics(self) -> dict[str, float]:
-        found: dict[str, float] = {"calls": len(self.calls), "unsent_bytes": self.unsent_bytes}
+        found: dict[str, float] = {"calls": self.calls.total, "unsent_bytes": self.unsent_bytes}
         found["unread_bytes"] = self.bodies.total
         for port in self._ports[:1]:
             found |= port.metrics()

@@ -109,6 +109,13 @@ class Guard:
         self._ends_s[token] = now_s + self.token_s
         return Who(user, self.auth.revision)
 
+    def known_as(self, shown: Shown) -> str:
+        """The user, as far as this member knows now; "" for none, or while authentication is off."""
+        if not self.auth.enabled:
+            return ""
+        name = self.auth.tokens.get(shown.token, "") if shown.token else shown.name or ""
+        return name if name in self.auth.users else ""
+
     def sweep(self) -> None:
         """Removes expired tokens; called about each second."""
         tokens, ends_s = self.auth.tokens, self._ends_s

@@ -94,7 +94,8 @@ class EtcdServer:
         self.streams |= {"Health/Watch": self._watch_health, "Maintenance/Snapshot": maintenance.snapshot}
         self.lease = lease
         routes = {f"/{method.service}/{method.name}": self._route(method) for method in methods()}
-        self._grpc = GrpcServer(routes, addresses, tls, self.limits, node.member.clock, descriptors)
+        known_as, clock = node.guard.known_as, node.member.clock
+        self._grpc = GrpcServer(routes, addresses, tls, self.limits, clock, descriptors, known_as)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 

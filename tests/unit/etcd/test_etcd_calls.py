@@ -37,7 +37,7 @@ def call_of_stream(bytes_max: int) -> tuple[Call, list[int], Shares[Call], list[
     bodies = Shares[Call](bytes_max)
     limits = SimpleNamespace(message_bytes_max=MESSAGE_MAX)
     connection: Any = SimpleNamespace(
-        server=SimpleNamespace(limits=limits, bodies=bodies, left=lambda call: None),
+        server=SimpleNamespace(limits=limits, bodies=bodies, silent=Shares[Call](1), left=lambda call: None),
         h2=SimpleNamespace(
             took=lambda stream, size_bytes: took.append(size_bytes),
             send_headers=lambda stream, block, end: ended.append((block, end)),
