@@ -29,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pods_help = "pod lists of the trace, comma-separated; `all` for the 17 with published results (default: default)"
     known = flags.several(lambda text: text if text == "all" else flags.checked("lab.pod_lists:read")(text))
     parser.add_argument("--pods", type=known, default=("default",), metavar="LIST", help=pods_help)
-    policy_help = f"policies, comma-separated: also fill, of this project (default: {','.join(POLICIES)})"
-    policies = flags.several(flags.one_of(*POLICIES, "fill"))
+    policy_help = f"policies, comma-separated: also prices, of this project (default: {','.join(POLICIES)})"
+    policies = flags.several(flags.one_of(*POLICIES, "prices"))
     parser.add_argument("--policy", type=policies, default=POLICIES, metavar="P,...", help=policy_help)
     seeds_help = f"which seeds, such as 42, 42-51 or 42,45 (default: {SEEDS})"
     parser.add_argument("--seeds", type=_seeds, default=_seeds(SEEDS), metavar="S", help=seeds_help)

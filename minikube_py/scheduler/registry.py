@@ -31,7 +31,7 @@ from minikube_py.scheduler.plugins.volume_zone import VolumeZone
 
 ENTRY_POINT_GROUP = "minikube_py.scheduler_plugins"
 
-_GPU = ("Random", "DotProduct", "Clustering", "Packing", "BestFit", "Fragmentation", "Fill")
+_GPU = ("Random", "DotProduct", "Clustering", "Packing", "BestFit", "Fragmentation", "Prices")
 
 
 def _later(place: str) -> PluginFactory:

@@ -48,10 +48,9 @@ class Fragmentation:
 
     Typical pods that differ only in cpu form a group: the weight that fits is a step function of the node's free cpu.
     For each amount that a typical pod requests per device, `usable` and `fitting` are the total left on devices with
-    that much left, and the number of these devices. `cpu_limit`: a node is worth no more to a pod than what as many
-    copies of it would take as the node has CPU for; then pods form no groups."""
+    that much left, and the number of these devices."""
 
-    def __init__(self, weights: Mapping[Shape, int], cpu_limit: bool = False) -> None:
+    def __init__(self, weights: Mapping[Shape, int]) -> None:
         self.weight = sum(weights.values())
         asking = {shape: weight for shape, weight in weights.items() if shape.gpu_milli and shape.gpus}
         amounts = sorted({shape.gpu_milli for shape in asking})
@@ -61,16 +60,14 @@ class Fragmentation:
         """By the amount left of a device, for each requested amount whether it suffices."""
         self.worth: IntArray = self.fits * left
         """The same, times the amount left."""
-        groups = sorted(asking if cpu_limit else {shape._replace(cpu_milli=0) for shape in asking})
+        groups = sorted({shape._replace(cpu_milli=0) for shape in asking})
         self._amount: IntArray = np.array([amounts.index(group.gpu_milli) for group in groups], np.int64)
         self._gpus: IntArray = np.array([group.gpus for group in groups], np.int64)
-        self._total: IntArray = np.array([group.gpus * group.gpu_milli for group in groups], np.int64)
-        self._cpu: IntArray | None = np.array([g.cpu_milli for g in groups], np.int64) if cpu_limit else None
         self._accepted = [frozenset(group.models) for group in groups]
         self._steps: IntArray = np.array(sorted({shape.cpu_milli for shape in asking}), np.int64)
         self._by_cpu: IntArray = np.zeros((len(self._steps) + 1, len(groups)), np.int64)
         for shape, weight in asking.items():
-            group = groups.index(shape if cpu_limit else shape._replace(cpu_milli=0))
+            group = groups.index(shape._replace(cpu_milli=0))
             self._by_cpu[int(np.searchsorted(self._steps, shape.cpu_milli)) + 1 :, group] += weight
         self._models: dict[str, int] = {}
         self._takes: IntArray = np.zeros((0, len(groups)), np.int64)
@@ -93,9 +90,6 @@ class Fragmentation:
         weights = self._by_cpu[np.searchsorted(self._steps, cpu, side="right")]
         hosts = (fitting[:, self._amount] >= self._gpus) * self._takes[model]
         of_use = usable[:, self._amount]
-        if self._cpu is not None:
-            copies = cpu[:, None] // np.maximum(self._cpu, 1)
-            of_use = np.where(self._cpu == 0, of_use, np.minimum(of_use, copies * self._total))
         used: IntArray = (of_use * weights * hosts).sum(axis=1)
         return idle * self.weight - used
 

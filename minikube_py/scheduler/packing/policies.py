@@ -2,7 +2,7 @@
 
 The formulas are those of the simulator behind Weng et al., Beware of Fragmentation (USENIX ATC 2023)
 (hkust-adsl/kubernetes-scheduler-simulator): DotProduct after Tetris, GpuClustering after Gandiva, GpuPacking after
-Antman. GpuFill is this project's. Each is meant to be the only scoring plugin. The simulator's normalisation is
+Antman. GpuPrices is this project's. Each is meant to be the only scoring plugin. The simulator's normalisation is
 omitted; it does not change the order.
 """
 
@@ -42,7 +42,8 @@ from minikube_py.scheduler.packing.devices import (
     kind_of,
     tightest,
 )
-from minikube_py.scheduler.packing.fragmentation import WHOLE, Fragmentation, Shape
+from minikube_py.scheduler.packing.fragmentation import POPULAR, WHOLE, Fragmentation, Shape
+from minikube_py.scheduler.packing.worth import Worth
 
 GPU_RESOURCE: Final = "openb.io/gpu-milli"
 MODEL_LABEL: Final = "openb.io/gpu-model"
@@ -248,17 +249,21 @@ class GpuFragmentation(_Scoring):
 
     name = "GpuFragmentation"
     known = {**GpuPolicy.known, "typicalPods": listed(TYPICAL_POD)}
-    cpu_limit = False
+    typical_share = POPULAR
+    """What part of the pods a replay says is typical."""
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         super().__init__(args, handle)
-        self.fragmentation = Fragmentation(_typical_pods(self.name, self.args.get("typicalPods", ())), self.cpu_limit)
+        self.fragmentation = self._measured(_typical_pods(self.name, self.args.get("typicalPods", ())))
         amounts = self.fragmentation.worth.shape[1]
         self._usable: IntArray = np.zeros((0, amounts), np.int64)
         self._fitting: IntArray = np.zeros((0, amounts), np.int64)
         self._model: IntArray = np.zeros(0, np.int64)
         self._lost: IntArray = np.zeros(0, np.int64)
         self._distinct: BoolArray = np.zeros((0, 0), np.bool_)
+
+    def _measured(self, typical: Mapping[Shape, int]) -> Fragmentation | Worth:
+        return Fragmentation(typical)
 
     def _rows_changed(self, slots: IntArray) -> None:
         columns, devices = self.handle.columns, self.devices
@@ -325,11 +330,15 @@ class GpuFragmentation(_Scoring):
         return found
 
 
-class GpuFill(GpuFragmentation):
-    """As GpuFragmentation, but GPU for which a node has no CPU is useless too (docs/studies/packing-fill.md)."""
+class GpuPrices(GpuFragmentation):
+    """As GpuFragmentation, but what is idle is worth what all expected pods together could make of it, by shadow prices
+    (docs/studies/packing-prices.md)."""
 
-    name = "GpuFill"
-    cpu_limit = True
+    name = "GpuPrices"
+    typical_share = 1.0
+
+    def _measured(self, typical: Mapping[Shape, int]) -> Fragmentation | Worth:
+        return Worth(typical)
 
 
 def _distinct(left: IntArray) -> BoolArray:
@@ -361,5 +370,5 @@ POLICIES: Final[Mapping[str, type[GpuPolicy]]] = {
     "packing": GpuPacking,
     "bestfit": GpuBestFit,
     "fgd": GpuFragmentation,
-    "fill": GpuFill,
+    "prices": GpuPrices,
 }

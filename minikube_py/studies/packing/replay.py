@@ -58,9 +58,10 @@ def configuration(policy: str, pods: Pods, more: Mapping[str, Any] = NO_ARGS) ->
     name = POLICIES[policy].name
     args: dict[str, Any] = {"resource": GPU_RESOURCE, "modelLabel": GPU_MODEL_LABEL, **more}
     if "typicalPods" in POLICIES[policy].known:
+        judged: Any = POLICIES[policy]
         args["typicalPods"] = [
             {"cpuMilli": s.cpu_milli, "gpuMilli": s.gpu_milli, "gpus": s.gpus, "models": s.models, "weight": weight}
-            for s, weight in typical(shapes(pods)).items()
+            for s, weight in typical(shapes(pods), judged.typical_share).items()
         ]
     used = ("PrioritySort", "NodeAffinity", "NodeResourcesFit", "DefaultBinder", name)
     scoring = ((name, 1),) if hasattr(POLICIES[policy], "score") else ()
