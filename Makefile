@@ -174,9 +174,9 @@ packing-limits: $(BIN)/.installed-dev  ## bounds on packing by linear programs, 
 	@$(BIN)/python tools/packing_limits.py --journal results/packing-limits.jsonl --write
 	@$(BIN)/python tools/packing_limits.py --page
 
-.PHONY: packing-fill
-packing-fill: $(BIN)/.installed  ## JOBS=n judges the packing policy of our own beside FGD, as registered: minutes; resumable
-	@$(BIN)/python tools/packing_fill.py --jobs $(JOBS) --journal results/packing-fill.jsonl --write
+.PHONY: packing-prices
+packing-prices: $(BIN)/.installed  ## JOBS=n judges the packing policy of our own beside FGD, as registered: minutes; resumable
+	@$(BIN)/python tools/packing_prices.py --jobs $(JOBS) --journal results/packing-prices.jsonl --write
 
 study-quick: $(BIN)/.installed  ## the pre-registered study of filters and indexes, small: minutes; report in results/
 	@rm -rf results/study-bloom-quick

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.packing.devices import DEVICES_MAX
 from minikube_py.scheduler.packing.fragmentation import Fragmentation, Shape, typical
 from minikube_py.scheduler.packing.policies import BEYOND, GPU_RESOURCE, MODEL_LABEL, POLICIES
+from minikube_py.scheduler.packing.worth import Worth
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.registry import BUILT_IN
 
@@ -40,7 +42,7 @@ SHAPES = st.builds(
 )
 WEIGHTS = st.dictionaries(SHAPES, st.integers(1, 9), min_size=1, max_size=6)
 
-BY_LOSS = ("fgd", "fill")
+BY_LOSS = ("fgd", "prices")
 
 
 def lost(weights: Mapping[Shape, int], cpu: int, model: str, left: Sequence[int]) -> int:
@@ -87,32 +89,35 @@ def after(left: Sequence[int], wanted: int, device: int | None = None) -> list[i
     return now
 
 
-def lost_by_fill(weights: Mapping[Shape, int], cpu: int, model: str, left: Sequence[int]) -> int:
-    """As `lost`, where no pod values a node by more than what copies of it would take for which there is CPU."""
-    total = 0
-    for shape, weight in weights.items():
-        alone = lost({shape: 1}, cpu, model, left)
-        if shape.cpu_milli:
-            alone = max(alone, sum(left) - max(0, cpu) // shape.cpu_milli * shape.gpus * shape.gpu_milli)
-        total += weight * alone
-    return total
+class Loss:
+    """Of one node, from nothing. `prices`: by `Worth`, which has judges of its own."""
+
+    def __init__(self, policy: str, weights: Mapping[Shape, int]) -> None:
+        self._weights, self._worth = weights, Worth(weights) if policy == "prices" else None
+        self.unit = sum(weights.values()) if self._worth is None else self._worth.weight
+
+    def of(self, cpu: int, model: str, left: Sequence[int]) -> int:
+        if self._worth is None:
+            return lost(self._weights, cpu, model, left)
+        row = np.array([left], np.int64).reshape(1, -1)
+        none = np.zeros(1, np.int64)
+        return int(self._worth.lost(np.array([cpu]), none, row.sum(axis=1), *self._worth.of_devices(row))[0])
 
 
 def plain_fgd(
-    loss: Callable[..., int],
-    weights: Mapping[Shape, int],
+    loss: Loss,
     cpu: int,
     wanted: int,
     free: int,
     model: str,
     left: Sequence[int],
 ) -> tuple[int, int | None]:
-    before, total = loss(weights, free, model, left), 1000 * sum(weights.values())
+    before = loss.of(free, model, left)
     sharing = 0 < wanted < 1000
     best: tuple[int, int | None] = (0, None)
     for device in [i for i, have in enumerate(left) if have >= wanted] if sharing else [None]:
-        gained = before - loss(weights, free - cpu, model, after(left, wanted, device))
-        score = int(100 * (1 / (1 + math.exp(-gained / total))))
+        gained = before - loss.of(free - cpu, model, after(left, wanted, device))
+        score = int(100 * (1 / (1 + math.exp(-gained / (1000 * loss.unit)))))
         if score > best[0] or best[1] is None:
             best = score, device
     return best
@@ -123,7 +128,7 @@ def plain_score(policy: str, world: World, pod: PodInfo, name: str) -> int:
     left, free = world.left(name), world.free(name)
     whole, idle = left.count(1000), sum(left)
     if policy in BY_LOSS:
-        return plain_fgd(world.loss, world.weights, cpu, wanted, free, world.model(name), left)[0]
+        return plain_fgd(world.loss, cpu, wanted, free, world.model(name), left)[0]
     if policy == "bestfit":
         score = (free - cpu) / 128000 * 0.5 + (idle - wanted) / 8000 * 0.5
         return max(0, min(100, int((1 - score) * 100)))
@@ -158,7 +163,7 @@ class World:
             {"cpuMilli": s.cpu_milli, "gpuMilli": s.gpu_milli, "gpus": s.gpus, "models": s.models, "weight": w}
             for s, w in weights.items()
         ]
-        self.loss = lost_by_fill if policy == "fill" else lost
+        self.loss = Loss(policy, weights)
         args = {name: {"typicalPods": pods}} if policy in BY_LOSS else {}
         used = ("PrioritySort", "NodeResourcesFit", "DefaultBinder", name)
         plugins = {"multiPoint": PluginSet(tuple((each, 0) for each in used), ("*",)), "score": PluginSet((), ("*",))}
@@ -230,7 +235,7 @@ class World:
         assert len(devices) == len(set(devices)) == (max(1, wanted // 1000) if wanted else 0)
         if self.policy in BY_LOSS and 0 < wanted < 1000:
             cpu = pod.spec.request("cpu")
-            assert devices == (plain_fgd(self.loss, self.weights, cpu, wanted, free, model, before)[1],)
+            assert devices == (plain_fgd(self.loss, cpu, wanted, free, model, before)[1],)
         elif self.policy != "random" and 0 < wanted < 1000:
             assert devices == (min((have, i) for i, have in enumerate(before) if have >= wanted)[1],)
         self.placed[pod.uid] = pod, name, devices

@@ -1,7 +1,7 @@
 """What idle GPU is worth to all expected pods together, by shadow prices (docs/studies/packing-prices.md).
 
-A price is a dual variable of the cutting stock problem: the fewest devices that hold all pods which ask for a device or a
-share of one (Gilmore and Gomory, A linear programming approach to the cutting-stock problem, 1961).
+A price is a dual variable of the cutting stock problem: the fewest devices that hold all pods which ask for a device or
+a share of one (Gilmore and Gomory, A linear programming approach to the cutting-stock problem, 1961).
 """
 
 from __future__ import annotations
