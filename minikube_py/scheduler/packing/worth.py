@@ -32,7 +32,8 @@ def shadow_prices(counts: Mapping[int, float]) -> dict[int, float]:
     if not sizes:
         return {}
     demand = np.array([counts[size] for size in sizes], np.float64)
-    patterns: Floats = np.diag([float(WHOLE // size) for size in sizes])
+    patterns: Floats = np.zeros((len(sizes), len(sizes)))
+    np.fill_diagonal(patterns, [WHOLE // size for size in sizes])
     prices: Floats = np.zeros(len(sizes))
     for _ in range(PIVOTS_MAX):
         prices = np.linalg.solve(patterns.T, np.ones(len(sizes)))
