@@ -7,7 +7,7 @@ a share of one (Gilmore and Gomory, A linear programming approach to the cutting
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.packing.fragmentation import WHOLE, Shape
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 MILLION: Final = 10**6
 OWN_SIZE: Final = 0.3
 """How much of a pod's price is its own size: what the prices do not tell apart is told apart by it."""
