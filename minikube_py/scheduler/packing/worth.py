@@ -18,7 +18,7 @@ from minikube_py.scheduler.packing.fragmentation import WHOLE, Shape
 Floats = NDArray[np.floating[Any]]
 MILLION: Final = 10**6
 OWN_SIZE: Final = 0.3
-"""How much of a pod's price is its own size: what the prices do not tell apart is told apart by it."""
+"""How much of a pod's price is its own size, which tells apart what the dual prices do not."""
 MIXES: Final = 256
 MIX: Final = 4
 """Pods in one mix."""
