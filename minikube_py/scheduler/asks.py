@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import orjson
+
 from minikube_py.fields.quantity import wide_units
+from minikube_py.fields.resource_requests import resized
 
 RESTARTS_ALL = "restarts all containers"
 SHARES_HOST_NETWORK = "own users on the host's network"
 POD_LEVEL_RESOURCES = "resources at pod level"
 _CONTAINERS = ("initContainers", "containers")
+_RESIZED = ("containerStatuses", "initContainerStatuses", "resources", "allocatedResources", "conditions")
 
 
 class ContainerAsks(NamedTuple):
@@ -56,6 +60,27 @@ def _asks_of(spec: Mapping[str, Any]) -> tuple[ContainerAsks, ...]:
         )
         for (container, field), amounts in zip(found, asks, strict=True)
     )
+
+
+def resources_key(spec: Mapping[str, Any], status: Mapping[str, Any]) -> object:
+    """A hashable of all inputs to the requests and CPU limits."""
+    parts: list[object] = []
+    for container in spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        parts.append(tuple((resources.get("requests") or {}).items()))
+        if limits := resources.get("limits"):
+            parts.append(("limit", limits.get("cpu")))
+    for container in spec.get("initContainers") or ():
+        requests = (container.get("resources") or {}).get("requests") or {}
+        parts.append((container.get("restartPolicy"), tuple(requests.items())))
+    if "overhead" in spec:
+        parts.append(("overhead", tuple(spec["overhead"].items())))
+    if spec.get("resources"):
+        parts.append(("pod", tuple((spec["resources"].get("requests") or {}).items())))
+    if resized(status, spec):
+        names = [container.get("name") for field in _CONTAINERS for container in spec.get(field) or ()]
+        parts.append((tuple(names), *(orjson.dumps(status.get(field)) for field in _RESIZED)))
+    return tuple(parts)
 
 
 class ContainersCpu(NamedTuple):

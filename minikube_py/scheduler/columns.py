@@ -9,15 +9,19 @@ maintained.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import numpy as np
 
-from minikube_py.scheduler.framework import INT64_MAX, INT64_MIN, BoolArray, IntArray
+from minikube_py.client.sharing import DROP, PUT, ReadOnly, locked, owned
+from minikube_py.scheduler.framework import BoolArray, IntArray
 from minikube_py.scheduler.images import Images
 from minikube_py.scheduler.node_order import NodeOrder
 from minikube_py.scheduler.objects import CPU, MEMORY, PERSISTENT_CLAIM, PODS, HostPort, NodeInfo, PodInfo, Taint
+from minikube_py.scheduler.pod_terms import label_as_int
 from minikube_py.scheduler.topology import Topology
 
+T = TypeVar("T", BoolArray, IntArray)
 INITIAL_CAPACITY = 64
 LABEL_MASKS_MAX = 4096
 COLUMN_MAX = 1 << 62
@@ -27,21 +31,10 @@ ALWAYS = (CPU, MEMORY, PODS)  # These resources have rows whatever the nodes hav
 INT32_MAX = (1 << 31) - 1
 
 
-def label_as_int(text: str | None) -> int | None:
-    """The value that Gt and Lt compare: a decimal int64, else None. As Go's ParseInt: a sign and ASCII digits only."""
-    if not text or len(text) > 20 or not text.isascii():
-        return None
-    digits = text[1:] if text[0] in "+-" else text
-    if not digits.isdigit():
-        return None
-    value = int(text)
-    return value if INT64_MIN <= value <= INT64_MAX else None
-
-
 class Nodes:
     """Some nodes, as vectorised plugins see them: every method returns one value per node, in order.
 
-    Arrays may be views of the columns: never write to them."""
+    Arrays are read-only: they may be the columns, which all profiles share."""
 
     __slots__ = ("columns", "index", "size")
 
@@ -53,42 +46,47 @@ class Nodes:
     def __len__(self) -> int:
         return self.size
 
+    def _of(self, row: T) -> T:
+        found = row[self.index]
+        found.flags.writeable = False
+        return found
+
     def allocatable(self, resource: str) -> IntArray:
-        return self.columns.allocatable_row(resource)[self.index]
+        return self._of(self.columns.allocatable_row(resource))
 
     def requested(self, resource: str) -> IntArray:
         """`pods` is the number of pods."""
-        return self.columns.requested_row(resource)[self.index]
+        return self._of(self.columns.requested_row(resource))
 
     def free(self, resource: str) -> IntArray:
         """Allocatable minus requested; negative if overcommitted."""
-        return self.columns.free_row(resource)[self.index]
+        return self._of(self.columns.free_row(resource))
 
     def nonzero_requested(self, resource: str) -> IntArray:
         """As `requested`, with defaults for containers without cpu or memory requests."""
         if resource == CPU:
-            return self.columns.nonzero_cpu_milli[self.index]
+            return self._of(self.columns.nonzero_cpu_milli)
         if resource == MEMORY:
-            return self.columns.nonzero_memory_bytes[self.index]
+            return self._of(self.columns.nonzero_memory_bytes)
         return self.requested(resource)
 
     def unschedulable(self) -> BoolArray:
-        return self.columns.unschedulable[self.index]
+        return self._of(self.columns.unschedulable)
 
     def taint_classes(self) -> IntArray:
         """Index into `columns.taint_sets`."""
-        return self.columns.taint_class[self.index]
+        return self._of(self.columns.taint_class)
 
     def label_mask(self, key: str, value: str) -> BoolArray:
-        return self.columns.label_mask(key, value)[self.index]
+        return self._of(self.columns.label_mask(key, value))
 
     def label_exists(self, key: str) -> BoolArray:
-        return self.columns.label_exists(key)[self.index]
+        return self._of(self.columns.label_exists(key))
 
     def label_ints(self, key: str) -> tuple[BoolArray, IntArray]:
         """Whether the label parses as an int64, and its value."""
         valid, values = self.columns.label_ints(key)
-        return valid[self.index], values[self.index]
+        return self._of(valid), self._of(values)
 
     def name_mask(self, names: Iterable[str]) -> BoolArray:
         return self.columns.slot_mask(self.columns.slots_of(names))[self.index]
@@ -142,11 +140,11 @@ class NodeColumns:
         self.count = 0
         self.capacity = INITIAL_CAPACITY
         self.generation = 0
-        self.present = np.zeros(self.capacity, np.bool_)
-        self.unschedulable = np.zeros(self.capacity, np.bool_)
-        self.taint_class = np.zeros(self.capacity, np.int64)
-        self.nonzero_cpu_milli = np.zeros(self.capacity, np.int64)
-        self.nonzero_memory_bytes = np.zeros(self.capacity, np.int64)
+        self.present = locked(np.zeros(self.capacity, np.bool_))
+        self.unschedulable = locked(np.zeros(self.capacity, np.bool_))
+        self.taint_class = locked(np.zeros(self.capacity, np.int64))
+        self.nonzero_cpu_milli = locked(np.zeros(self.capacity, np.int64))
+        self.nonzero_memory_bytes = locked(np.zeros(self.capacity, np.int64))
         self._allocatable: dict[str, IntArray] = {}
         self._requested: dict[str, IntArray] = {}
         self._free: dict[str, tuple[IntArray, int]] = {}
@@ -162,8 +160,8 @@ class NodeColumns:
         self._free_slots: list[int] = []
         self._log: list[int] = []
         self._log_start = 0
-        self._zeros = np.zeros(self.capacity, np.int64)
-        self._nowhere = np.zeros(self.capacity, np.bool_)
+        self._zeros = locked(np.zeros(self.capacity, np.int64))
+        self._nowhere = locked(np.zeros(self.capacity, np.bool_))
         self._port_slots: dict[tuple[str, int], dict[int, None]] = {}
         self._priorities: dict[int, int] = {}
         self._claim_slots: dict[str, dict[int, int]] = {}
@@ -196,7 +194,7 @@ class NodeColumns:
         return Nodes(self, slice(0, self.size), self.size)
 
     def some(self, slots: IntArray) -> Nodes:
-        return Nodes(self, slots, len(slots))
+        return Nodes(self, locked(slots), len(slots))
 
     def ordered(self) -> NodeOrder:
         """The order of the nodes, maintained from the first call on."""
@@ -234,10 +232,10 @@ class NodeColumns:
         allocatable, requested = self.allocatable_row(resource), self.requested_row(resource)
         changed = self.changed_since(version) if version >= 0 and len(row) == self.capacity else None
         if changed is None or len(changed) > FREE_ONE_BY_ONE_MAX:
-            row = allocatable - requested
+            row = locked(allocatable - requested)
         else:
             for slot in changed:
-                row[slot] = allocatable[slot] - requested[slot]
+                owned(row)[slot] = allocatable[slot] - requested[slot]
         self._free[resource] = row, self.version
         return row
 
@@ -261,7 +259,7 @@ class NodeColumns:
                 return self._nowhere
             if len(self._label_masks) >= LABEL_MASKS_MAX:
                 self._label_masks.clear()
-            mask = self._label_masks[key, value] = self.slot_mask(slots)
+            mask = self._label_masks[key, value] = locked(self.slot_mask(slots))
         return mask
 
     def label_exists(self, key: str) -> BoolArray:
@@ -272,7 +270,7 @@ class NodeColumns:
             mask = np.zeros(self.capacity, np.bool_)
             for slots in self.label_values(key).values():
                 mask[list(slots)] = True
-            self._label_exists[key] = mask
+            mask = self._label_exists[key] = locked(mask)
         return mask
 
     def label_ints(self, key: str) -> tuple[BoolArray, IntArray]:
@@ -286,7 +284,7 @@ class NodeColumns:
                 if value is not None:
                     found[0][list(slots)] = True
                     found[1][list(slots)] = value
-            self._label_ints[key] = found
+            found = self._label_ints[key] = locked(found[0]), locked(found[1])
         return found
 
     def port_users(self, protocol: str, port: int) -> Iterable[int]:
@@ -306,7 +304,7 @@ class NodeColumns:
             node = self._admit(new.name)
         known = node.present
         if not known:
-            node.present = self.present[node.slot] = True
+            node.present = owned(self.present)[node.slot] = True
             self.count += 1
         old_labels = node.labels
         moves = not known or self.topology.would_move(node, new)
@@ -321,8 +319,8 @@ class NodeColumns:
         if node.images != new.images:
             self.images.change(slot, node.images, new.images)
             node.images = new.images
-        self.unschedulable[slot] = new.unschedulable
-        self.taint_class[slot] = self._taint_id(new.taints)
+        owned(self.unschedulable)[slot] = new.unschedulable
+        owned(self.taint_class)[slot] = self._taint_id(new.taints)
         if node.allocatable is not new.allocatable:
             self._allocate(node, new.allocatable)
         if old_labels != new.labels:
@@ -339,17 +337,17 @@ class NodeColumns:
             return
         self.topology.leave(node)
         slot = node.slot
-        node.present = self.present[slot] = False
+        node.present = owned(self.present)[slot] = False
         self.count -= 1
         if self.order is not None:
             self.order.remove(name)
-        self._allocate(node, {})
+        self._allocate(node, ReadOnly())
         self.images.change(slot, node.images, ())
         node.images = ()
         self._relabel(slot, node.labels, {})
         node.labels, node.taints, node.unschedulable = {}, (), False
-        self.unschedulable[slot] = False
-        self.taint_class[slot] = 0
+        owned(self.unschedulable)[slot] = False
+        owned(self.taint_class)[slot] = 0
         self._touch(slot)
         if not node.pods:
             self._dismiss(node)
@@ -361,16 +359,14 @@ class NodeColumns:
         for resource in [each for each in had if each not in wanted]:
             if (others := nodes_with[resource] - 1) > 0:
                 nodes_with[resource] = others
-                rows[resource][slot] = 0
+                owned(rows[resource])[slot] = 0
                 continue
             del nodes_with[resource], rows[resource]
             self._forget(resource)
         for resource, amount in [item for item in wanted.items() if had.get(item[0]) != item[1]]:
             if resource not in had:
                 nodes_with[resource] = nodes_with.get(resource, 0) + 1
-            if (row := rows.get(resource)) is None:
-                row = rows[resource] = np.zeros(self.capacity, np.int64)
-            row[slot] = amount if amount < COLUMN_MAX else COLUMN_MAX
+            self._row(rows, resource)[slot] = amount if amount < COLUMN_MAX else COLUMN_MAX
 
     def _forget(self, resource: str) -> None:
         """The rows of a resource that neither nodes nor pods have any more."""
@@ -404,37 +400,37 @@ class NodeColumns:
         node = self.by_name.get(node_name)
         if node is None:
             node = self._admit(node_name)
-        node.pods[pod.uid] = pod
+        PUT(node.pods, pod.uid, pod)
         self._count_priority(pod.priority, 1)
         slot, requested = node.slot, node.requested
         spec = pod.spec
         for resource, amount in spec.requests:
             total = requested.get(resource, 0) + amount
-            requested[resource] = total
+            PUT(requested, resource, total)
             self._row(self._requested, resource)[slot] = total if total < COLUMN_MAX else COLUMN_MAX
         self._count(node, spec.nonzero_cpu_milli, spec.nonzero_memory_bytes)
         if pod.volumes:
             self._count_claims(pod, slot, 1)
         if spec.host_ports:
             for port in spec.host_ports:
-                node.ports[port] = node.ports.get(port, 0) + 1
+                PUT(node.ports, port, node.ports.get(port, 0) + 1)
                 self._port_slots.setdefault((port.protocol, port.port), {})[slot] = None
         self.topology.add_pod(pod, slot)
 
     def remove_pod(self, pod: PodInfo, node_name: str) -> None:
         """The inverse of `add_pod`; `pod` must be what was added."""
         node = self.by_name[node_name]
-        del node.pods[pod.uid]
+        DROP(node.pods, pod.uid)
         self._count_priority(pod.priority, -1)
         slot, requested = node.slot, node.requested
         spec = pod.spec
         for resource, amount in spec.requests:
             total = requested.get(resource, 0) - amount
-            requested[resource] = total
+            PUT(requested, resource, total)
             row = self._row(self._requested, resource)
             row[slot] = total if total < COLUMN_MAX else COLUMN_MAX
             if not total and resource not in ALWAYS:  # Pods may request any name, and 0 of it.
-                del requested[resource]
+                DROP(requested, resource)
                 self._forget(resource)
         self._count(node, -spec.nonzero_cpu_milli, -spec.nonzero_memory_bytes)
         if pod.volumes:
@@ -449,7 +445,7 @@ class NodeColumns:
         """Updates a pod with unchanged node and spec: only its priority, and by its labels the topology counts, can
         change."""
         node = self.by_name[new.node_name]
-        node.pods[new.uid] = new
+        PUT(node.pods, new.uid, new)
         self.topology.replace_pod(old, new, node.slot)
         if old.priority != new.priority:
             self._count_priority(old.priority, -1)
@@ -481,20 +477,21 @@ class NodeColumns:
 
     def _count(self, node: NodeInfo, cpu_milli: int, memory_bytes: int) -> None:
         slot = node.slot
-        node.requested[PODS] = pods = len(node.pods)
-        self._requested[PODS][slot] = pods
+        pods = len(node.pods)
+        PUT(node.requested, PODS, pods)
+        owned(self._requested[PODS])[slot] = pods
         node.nonzero_cpu_milli += cpu_milli
         node.nonzero_memory_bytes += memory_bytes
-        self.nonzero_cpu_milli[slot] = min(node.nonzero_cpu_milli, COLUMN_MAX)
-        self.nonzero_memory_bytes[slot] = min(node.nonzero_memory_bytes, COLUMN_MAX)
+        owned(self.nonzero_cpu_milli)[slot] = min(node.nonzero_cpu_milli, COLUMN_MAX)
+        owned(self.nonzero_memory_bytes)[slot] = min(node.nonzero_memory_bytes, COLUMN_MAX)
         self._touch(slot)
 
     def _release_port(self, node: NodeInfo, port: HostPort) -> None:
         left = node.ports[port] - 1
         if left:
-            node.ports[port] = left
+            PUT(node.ports, port, left)
             return
-        del node.ports[port]
+        DROP(node.ports, port)
         _, protocol, number = port
         if not any(p.protocol == protocol and p.port == number for p in node.ports):
             users = self._port_slots[protocol, number]
@@ -513,10 +510,11 @@ class NodeColumns:
             self._log_start += drop
 
     def _row(self, rows: dict[str, IntArray], resource: str) -> IntArray:
+        """To write to."""
         row = rows.get(resource)
         if row is None:
-            row = rows[resource] = np.zeros(self.capacity, np.int64)
-        return row
+            row = rows[resource] = locked(np.zeros(self.capacity, np.int64))
+        return row.base  # type: ignore[return-value]
 
     def _taint_id(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_ids.get(taints)
@@ -533,7 +531,7 @@ class NodeColumns:
         self.taint_sets, self._taint_ids = [()], {(): 0}
         for node in self.by_slot:
             if node is not None and node.present:
-                self.taint_class[node.slot] = self._taint_id(node.taints)
+                owned(self.taint_class)[node.slot] = self._taint_id(node.taints)
 
     def _relabel(self, slot: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
         """Updates label indexes; those never requested do not exist and cost nothing."""
@@ -555,9 +553,9 @@ class NodeColumns:
             for value, holds in ((before, False), (after, True)):
                 mask = self._label_masks.get((key, value)) if value is not None else None
                 if mask is not None:
-                    mask[slot] = holds
+                    owned(mask)[slot] = holds
             if key in self._label_exists:
-                self._label_exists[key][slot] = after is not None
+                owned(self._label_exists[key])[slot] = after is not None
             if key in self._label_ints:
                 _set_int(self._label_ints[key], slot, after)
 
@@ -577,7 +575,7 @@ class NodeColumns:
         self.generation += 1
 
         def longer(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-            return np.concatenate((array, np.zeros(extra, array.dtype)))
+            return locked(np.concatenate((array, np.zeros(extra, array.dtype))))
 
         for name in ("present", "unschedulable", "taint_class", "nonzero_cpu_milli", "nonzero_memory_bytes"):
             setattr(self, name, longer(getattr(self, name)))
@@ -596,5 +594,5 @@ class NodeColumns:
 
 def _set_int(found: tuple[BoolArray, IntArray], slot: int, text: str | None) -> None:
     value = label_as_int(text)
-    found[0][slot] = value is not None
-    found[1][slot] = value or 0
+    owned(found[0])[slot] = value is not None
+    owned(found[1])[slot] = value or 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minikube_py.api.errors import service_unavailable
+from minikube_py.client.sharing import DROP, PUT
 from minikube_py.errors import ASK_AGAIN
 from minikube_py.scheduler.devices.known import Devices
 from minikube_py.scheduler.devices.views import ClaimView as ResourceClaim
@@ -127,7 +128,9 @@ def without(evaluator: Evaluator, pod: PodInfo, node_name: str) -> Iterator[None
         node = columns.by_name[node_name]  # Another one, if it is gone and this is its last pod.
         # Order decides which of equal pods preemption evicts.
         for uid in order:
-            node.pods[uid] = node.pods.pop(uid)
+            moved = node.pods[uid]
+            DROP(node.pods, uid)
+            PUT(node.pods, uid, moved)
 
 
 # --- changes that would help ----------------------------------------------------------------------------------------

@@ -10,22 +10,21 @@ import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
 from minikube_py.api.memo import Bounded
-from minikube_py.client.sharing import shared_labels
+from minikube_py.client.sharing import ReadOnly, shared_labels
 from minikube_py.fields.quantity import QuantityError, wide_units
 from minikube_py.fields.resource_requests import (
     NANOS_PER_MILLI,
     NANOS_PER_UNIT,
     pod_level_requests,
-    resized,
     total_nanos,
     units_of,
 )
-from minikube_py.scheduler.asks import ContainerAsks, ContainersCpu, asks_of, containers_cpu, uses_of
+from minikube_py.scheduler.asks import ContainerAsks, ContainersCpu, asks_of, containers_cpu, resources_key, uses_of
 from minikube_py.scheduler.images import NO_IMAGES, NodeImages, images_of_node, images_of_pod
 
 logger = logging.getLogger(__name__)
@@ -257,6 +256,21 @@ class PodInfo:
         return copy.copy(self)
 
 
+class _Projected(PodInfo):
+    """As the informer has it: all profiles and what is loaded into them hold the same. A copy may be changed."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{name} of a pod is read-only, as others hold the pod, too; change a copy of it")
+
+    def __copy__(self) -> PodInfo:
+        found = PodInfo.__new__(PodInfo)
+        for name in PodInfo.__slots__:
+            setattr(found, name, getattr(self, name))
+        return found
+
+
 class NodeInfo:
     """A node and its pods. `present` is False if only its pods are known yet.
 
@@ -292,17 +306,17 @@ class NodeInfo:
         self.labels: Mapping[str, str] = _NO_LABELS
         self.taints: tuple[Taint, ...] = ()
         self.unschedulable = False
-        self.allocatable: Amounts = {}
+        self.allocatable: Amounts = ReadOnly()
         self.conditions: tuple[tuple[str, str], ...] = ()
         self.annotations_hash = 0
         self.declared_features: frozenset[str] = frozenset()
         self.images: NodeImages = ()
         self.body = b""
-        self.requested: Amounts = {PODS: 0}
+        self.requested: Amounts = ReadOnly({PODS: 0})
         self.nonzero_cpu_milli = 0
         self.nonzero_memory_bytes = 0
-        self.pods: dict[str, PodInfo] = {}
-        self.ports: dict[HostPort, int] = {}
+        self.pods: dict[str, PodInfo] = ReadOnly()
+        self.ports: dict[HostPort, int] = ReadOnly()
 
     def __repr__(self) -> str:
         return f"NodeInfo({self.name})"
@@ -345,7 +359,7 @@ class QueuedPodInfo:
         self.sequence = 0
 
 
-_NO_LABELS: Mapping[str, str] = {}
+_NO_LABELS: Mapping[str, str] = ReadOnly()
 _NO_STATUS: Mapping[str, Any] = {}
 
 
@@ -371,31 +385,6 @@ def _by_containers(spec: Mapping[str, Any]) -> Amounts | None:
     if not pod_level_requests(spec):
         return None
     return _amounts(total_nanos({**spec, "resources": None}, None, _NONZERO_DEFAULTS))
-
-
-def _resources_key(spec: Mapping[str, Any], status: Mapping[str, Any]) -> object:
-    """A hashable of all inputs to the requests and CPU limits."""
-    parts: list[object] = []
-    for container in spec.get("containers") or ():
-        resources = container.get("resources") or _NO_STATUS
-        parts.append(tuple((resources.get("requests") or _NO_STATUS).items()))
-        if limits := resources.get("limits"):
-            parts.append(("limit", limits.get("cpu")))
-    for container in spec.get("initContainers") or ():
-        requests = (container.get("resources") or {}).get("requests") or {}
-        parts.append((container.get("restartPolicy"), tuple(requests.items())))
-    if "overhead" in spec:
-        parts.append(("overhead", tuple(spec["overhead"].items())))
-    if spec.get("resources"):
-        parts.append(("pod", tuple((spec["resources"].get("requests") or {}).items())))
-    if resized(status, spec):
-        names = [container.get("name") for field in _CONTAINERS for container in spec.get(field) or ()]
-        parts.append((tuple(names), *(orjson.dumps(status.get(field)) for field in _RESIZED)))
-    return tuple(parts)
-
-
-_CONTAINERS = ("containers", "initContainers")
-_RESIZED = ("containerStatuses", "initContainerStatuses", "resources", "allocatedResources", "conditions")
 
 
 def _host_ports(spec: Mapping[str, Any]) -> tuple[HostPort, ...]:
@@ -458,7 +447,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
     ports = _host_ports(spec)
     uses, asks = uses_of(spec), asks_of(spec)
     key = (
-        _resources_key(spec, status),
+        resources_key(spec, status),
         tolerations,
         tuple(sorted(selector.items())) if selector else (),
         orjson.dumps(affinity) if affinity else None,
@@ -535,6 +524,7 @@ def project_pod(obj: Mapping[str, Any]) -> PodInfo:
                     condition.get("message", ""),
                     condition.get("lastTransitionTime") or "",
                 )
+    pod.__class__ = _Projected
     return pod
 
 
@@ -561,7 +551,7 @@ def _allocatable(quantities: Mapping[str, Any]) -> Amounts:
             except QuantityError:
                 continue
             found[name] = 0 if units < 0 else units if units < AMOUNT_MAX else AMOUNT_MAX - 1
-        _allocatables(key, found, _AMOUNT_BYTES * len(found))
+        found = _allocatables(key, ReadOnly(found), _AMOUNT_BYTES * len(found))
     return found
 
 
@@ -570,7 +560,7 @@ def project_node(obj: Mapping[str, Any]) -> NodeInfo:
     metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     node = NodeInfo(metadata["name"], metadata.get("uid", ""))
     node.present = True
-    node.labels = metadata.get("labels") or _NO_LABELS
+    node.labels = ReadOnly(metadata.get("labels") or _NO_LABELS)
     node.taints = tuple(
         Taint(t.get("key", ""), t.get("value") or "", t.get("effect", "")) for t in spec.get("taints") or ()
     )

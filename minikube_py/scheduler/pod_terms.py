@@ -1,4 +1,4 @@
-"""A pod's affinity terms, and which pods a term matches.
+"""A pod's affinity terms, which pods a term matches, and the numbers that terms compare.
 
 Selectors are compiled once for each spec and namespace. Source: pkg/scheduler/framework/types.go, newAffinityTerm.
 """
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from minikube_py.api.label_selectors import InvalidSelector, selector_of
 from minikube_py.api.selectors import LabelSelector
+from minikube_py.scheduler.framework import INT64_MAX, INT64_MIN
 from minikube_py.scheduler.objects import PodInfo
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -17,6 +18,17 @@ PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 Labels = Mapping[str, str]
 _NO_LABELS: Final[Labels] = {}
+
+
+def label_as_int(text: str | None) -> int | None:
+    """The value that Gt and Lt compare: a decimal int64, else None. As Go's ParseInt: a sign and ASCII digits only."""
+    if not text or len(text) > 20 or not text.isascii():
+        return None
+    digits = text[1:] if text[0] in "+-" else text
+    if not digits.isdigit():
+        return None
+    value = int(text)
+    return value if INT64_MIN <= value <= INT64_MAX else None
 
 
 class PodSelector:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from minikube_py.api.errors import FieldError, invalid_value, not_supported
 from minikube_py.api.meta import are_label_values, is_label_value, is_qualified_name
-from minikube_py.scheduler.columns import label_as_int
+from minikube_py.scheduler.pod_terms import label_as_int
 
 
 def term_errors(term: Mapping[str, Any], path: str) -> list[FieldError]:

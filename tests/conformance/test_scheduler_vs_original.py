@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,7 @@ async def test_the_same_nodes(kubeconfig: Path) -> None:
             # With the pods gone, the nodes are again as both schedulers found them.
             for scheduler in (OURS, THEIRS):
                 await b.forgotten(f"default/placed-{i}-{scheduler}")
+            bound = copy(bound)
             bound.node_name = ""
             ranked = verdicts(b.scheduler.profiles[OURS].evaluator, bound)
             best = {each.node.name for each in ranked if each.total == ranked[0].total}

@@ -10,6 +10,7 @@ import json
 import os
 import random
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,7 @@ class Round:
             assert told[0] == told[1] and told[0], (labels, spec, where)
             return "refused"
         assert mine is not None
+        mine = copy(mine)
         mine.node_name = ""
         ranked = verdicts(b.scheduler.profiles[OURS].evaluator, mine)
         best = {each.node.name for each in ranked if each.total == ranked[0].total}

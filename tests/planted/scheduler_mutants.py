@@ -44,8 +44,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "columns: a removed node is in no log", RECOUNTS, "columns.py",
-        "        self.taint_class[slot] = 0\n        self._touch(slot)\n",
-        "        self.taint_class[slot] = 0\n",
+        "        owned(self.taint_class)[slot] = 0\n        self._touch(slot)\n",
+        "        owned(self.taint_class)[slot] = 0\n",
         "what is kept of earlier pods goes on with the node",
     ),
     SchedulerMutant(

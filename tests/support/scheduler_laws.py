@@ -15,7 +15,7 @@ from minikube_py.scheduler.asking import NO_ROW
 from minikube_py.scheduler.best import BestScores
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.cached_results import CachedResult, CachedResults
-from minikube_py.scheduler.columns import NodeColumns, label_as_int
+from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.devices.allocated import Allocated
 from minikube_py.scheduler.devices.known import Devices
 from minikube_py.scheduler.devices.pools import Inventory
@@ -25,7 +25,7 @@ from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import PluginError, Status
 from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
-from minikube_py.scheduler.pod_terms import PodSelector, affinity_terms
+from minikube_py.scheduler.pod_terms import PodSelector, affinity_terms, label_as_int
 from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
 from minikube_py.scheduler.queue import GATED, UNSCHEDULABLE, SchedulingQueue
 from minikube_py.scheduler.scheduler import Scheduler

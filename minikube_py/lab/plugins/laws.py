@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
@@ -15,10 +16,10 @@ from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins.drawn import Case, Object, Words, drawn_case
 from minikube_py.lab.plugins.world import Said, Subject, World, pods_of
 from minikube_py.scheduler.best import INFEASIBLE
-from minikube_py.scheduler.columns import NodeColumns, Nodes
+from minikube_py.scheduler.columns import ALWAYS, NodeColumns, Nodes
 from minikube_py.scheduler.explaining import verdicts
 from minikube_py.scheduler.framework import SUCCESS, FitError, NoNodesAvailable, PluginError, Status
-from minikube_py.scheduler.objects import NodeInfo, PodInfo
+from minikube_py.scheduler.objects import NodeInfo, PodInfo, PodSpec
 from minikube_py.scheduler.own import Scope
 from minikube_py.scheduler.preparing import Prepared
 from minikube_py.scheduler.scoring import normalized, raw_scores
@@ -175,12 +176,20 @@ def nothing_is_changed(subject: Subject, case: Case) -> None:
 
 
 def state_of(columns: NodeColumns, pods: Iterable[PodInfo]) -> dict[str, object]:
-    """What plugins and models must not change, copied."""
-    found: dict[str, object] = {f"pod {pod.name}": (dict(pod.labels), pod.spec.requests, pod.priority) for pod in pods}
-    for node in filter(None, columns.by_slot):
-        others = dict(node.labels), node.taints, node.unschedulable
-        found[f"node {node.name}"] = dict(node.requested), dict(node.allocatable), sorted(node.pods), others
+    """What plugins and models must not change, copied: most of it refuses changes, and not all can."""
+    found: dict[str, object] = {f"pod {pod.name}": (_parts(pod), _parts(pod.spec)) for pod in pods}
+    found.update((f"node {node.name}", _parts(node)) for node in columns.by_slot if node is not None)
+    for resource in ALWAYS:
+        rows = columns.allocatable_row(resource), columns.requested_row(resource), columns.free_row(resource)
+        found[f"the columns of {resource}"] = [row.tobytes() for row in rows]
     return found
+
+
+def _parts(thing: PodInfo | PodSpec | NodeInfo) -> dict[str, object]:
+    names = [name for each in type(thing).__mro__ for name in vars(each).get("__slots__", ())]
+    parts = {name: getattr(thing, name) for name in names if name not in ("cache", "spec")}
+    # Pods are compared by their uids, as another world has others.
+    return {name: [*part] if name == "pods" else copy(part) for name, part in parts.items()}
 
 
 BOOM: Final = "planted by the check"

@@ -223,9 +223,9 @@ def solvers_agree(subject: Subject, case: Case) -> None:
 
 def nothing_is_changed(subject: Subject, case: Case) -> None:
     """Nodes and pods are the scheduler's own, for all profiles."""
+    before = state_of(columns_of(case), [project_pod(pod) for pod in case.pods])
     world = World(subject, case)
     world.graph()
-    before = state_of(columns_of(case), [project_pod(pod) for pod in case.pods])
     after = state_of(world.columns, [task.pod for task in world.tasks])
     for what, was in before.items():
         if after[what] != was:

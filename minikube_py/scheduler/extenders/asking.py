@@ -91,7 +91,7 @@ class Extenders:
         def pod_with_body(obj: Object) -> PodInfo | None:
             found = pods(obj)
             if found is not None and (running or not found.node_name):
-                found.body = wire.body_of(obj, trimmed=True)
+                object.__setattr__(found, "body", wire.body_of(obj, trimmed=True))
             return found
 
         def node_with_body(obj: Object) -> NodeInfo | None:

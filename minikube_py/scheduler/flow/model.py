@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from minikube_py.client.sharing import locked
 from minikube_py.scheduler.columns import Nodes
 from minikube_py.scheduler.configuration.own_args import Kind, anything, read_args
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX
@@ -149,15 +150,13 @@ class Machine:
 
 
 class Machines:
-    """Nodes in order; each figure is an array with one entry per node: never write to them."""
+    """Nodes in order; each figure is an array with one entry per node. Read-only."""
 
     __slots__ = ("nodes", "slots")
 
     def __init__(self, nodes: Nodes, slots: IntArray) -> None:
         self.nodes = nodes
-        # Shared with whoever asks, as the arrays of `nodes` are not.
-        self.slots = slots.view()
-        self.slots.flags.writeable = False
+        self.slots = locked(slots)
 
     def __len__(self) -> int:
         return len(self.slots)

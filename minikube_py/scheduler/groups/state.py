@@ -61,7 +61,7 @@ def in_groups(project: Callable[[Any], PodInfo | None]) -> Callable[[Any], PodIn
     def grouped(obj: Any) -> PodInfo | None:
         pod, named = project(obj), obj["spec"].get("schedulingGroup")
         if pod is not None and named and named.get("podGroupName") is not None:
-            pod.group = intern(f"{pod.namespace}/{named['podGroupName']}")
+            object.__setattr__(pod, "group", intern(f"{pod.namespace}/{named['podGroupName']}"))
         return pod
 
     return grouped

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minikube_py.api.errors import aggregate
-from minikube_py.scheduler.columns import label_as_int
 from minikube_py.scheduler.framework import (
     NODE,
     OF_NO_PODS,
@@ -33,6 +32,7 @@ from minikube_py.scheduler.framework import (
     Status,
 )
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
+from minikube_py.scheduler.pod_terms import label_as_int
 from minikube_py.scheduler.selector_terms import term_errors
 
 if TYPE_CHECKING:

@@ -95,8 +95,14 @@ WRONG = {
     "room below 0": ("answers", "machines.free_slots)", "machines.free_slots - 1000)"),
     "forms that disagree": ("forms", "Arcs(machines.running,", "Arcs(machines.running + 1,"),
     "waiting that pays": ("waiting", "+ int(task.waited_s)", "- int(task.waited_s)"),
-    "a node that is written to": ("pure", "return Arcs(", "[m.info.requested.clear() for m in machines]; return Arcs("),
-    "a pod that is written to": ("pure", "return Arc(1_000_000", 'task.pod.labels["a"] = "b"; return Arc(1_000_000'),
+    "a node that is written to": ("answers", "return Arcs(", "[m.info.pods.clear() for m in machines]; return Arcs("),
+    "a pod that is written to": ("answers", "return Arc(1_000_000", 'task.pod.labels["a"] = "b"; return Arc(1_000_000'),
+    "a pod whose node is written": (
+        "answers", "return Arc(1_000_000", 'task.pod.node_name = "n"; return Arc(1_000_000'),
+    "a node that is cordoned": (
+        "pure", "return Arcs(", "[setattr(m.info, 'unschedulable', 1) for m in machines]; return Arcs("),
+    "a specification that is written to": (
+        "pure", "return Arc(1_000_000", "task.pod.spec.affinity = {}; return Arc(1_000_000"),
     "a task that is written to": ("answers", "return Arc(1_000_000", "task.count = 9; return Arc(1_000_000"),
     "the graph's slots that are written to": ("answers", "return Arcs(", "machines.slots[:] = 0; return Arcs("),
     "chance of its own": ("seed", "1_000_000 + int", "random.randrange(1 << 30) + int"),

@@ -150,9 +150,24 @@ WRONG = {
         )
         + "\n    def sign_pod(self, pod):\n        return ()\n",
     ),
-    "a node is changed": (
-        "pure",
+    "a node's amounts are changed": (
+        "raises",
         changed("        return min(100,", "        node.allocatable['example.com/fast'] = 0\n        return min(100,"),
+    ),
+    "a node is cordoned": (
+        "pure",
+        changed("        return min(100,", "        node.uid += 'x'\n        return min(100,"),
+    ),
+    "a column is computed in place": (
+        "forms",
+        changed("        return np.minimum(", "        nodes.free('cpu').__isub__(1)\n        return np.minimum("),
+    ),
+    "a column's guard is taken off": (
+        "pure",
+        changed(
+            "        return nodes.alloc",
+            "        nodes.columns.requested_row('cpu').base[:] += 1\n        return nodes.alloc",
+        ),
     ),
     "a count of calls": (
         "pure",

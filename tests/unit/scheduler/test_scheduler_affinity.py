@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import copy
 from typing import Any
 
 import pytest
@@ -147,7 +148,7 @@ def test_wrong_arguments_are_refused_in_upstreams_words(args: dict[str, Any], te
 
 
 def there(name: str, affinity: Any = None, **labels: str) -> Any:
-    found = pod(name, metadata=labelled(**labels), affinity=affinity)
+    found = copy(pod(name, metadata=labelled(**labels), affinity=affinity))
     found.node_name = "n"
     return found
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scheduler_objects import expression, node, pod, preferred, required
 
-from minikube_py.scheduler.columns import NodeColumns, label_as_int
+from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.framework import Code, CycleState, Normalize
 from minikube_py.scheduler.plugins.node_affinity import NodeAffinity, NodeName
 from minikube_py.scheduler.plugins.node_ports import NodePorts
 from minikube_py.scheduler.plugins.taint_toleration import NodeUnschedulable, TaintToleration
+from minikube_py.scheduler.pod_terms import label_as_int
 
 STATE = CycleState()
 

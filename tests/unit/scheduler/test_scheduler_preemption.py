@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -194,7 +195,7 @@ async def test_a_preemption_that_fails_at_once_is_repeated_after_the_backoff() -
 
 def test_nominations_follow_what_was_decided_until_the_api_says_otherwise() -> None:
     kept = Nominations()
-    first, told, cleared = pod("p", priority=5), pod("p", priority=5), pod("p", priority=5)
+    first, told, cleared = pod("p", priority=5), copy(pod("p", priority=5)), pod("p", priority=5)
     told.nominated_node = "n2"
     kept.put(first, "n1")
     kept.update(first, pod("p", priority=5))

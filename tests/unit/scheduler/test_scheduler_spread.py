@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import copy
 from typing import Any
 
 import pytest
@@ -124,7 +125,7 @@ TAINTED = Action.UPDATE_NODE_TAINT
 
 
 def there(name: str, namespace: str = "default", **labels: str) -> Any:
-    found = pod(name, namespace=namespace, metadata={"labels": labels})
+    found = copy(pod(name, namespace=namespace, metadata={"labels": labels}))
     found.node_name = "n"
     return found
 
