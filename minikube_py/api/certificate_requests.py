@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InternalError, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
-from cryptography.hazmat.primitives.serialization import load_der_private_key
-from cryptography.x509.oid import NameOID
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, x25519
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_private_key
+from cryptography.x509.oid import NameOID, SignatureAlgorithmOID
 
 from minikube_py.api.errors import go_quote
 from minikube_py.api.memo import remembered
@@ -97,19 +98,68 @@ def parse_request(encoded: str) -> x509.CertificateSigningRequest:
         raise BadRequest(f"asn1: structure error: {error}") from None
 
 
+_RSA, _EC, _EDWARDS = rsa.RSAPublicKey, ec.EllipticCurvePublicKey, ed25519.Ed25519PublicKey
+_CURVES: Final = (ec.SECP224R1, ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_RSA_BITS_MIN: Final = 1024
+_INSECURE: Final = "crypto/rsa: %d-bit keys are insecure (see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
+_MD5: Final = SignatureAlgorithmOID.RSA_WITH_MD5
+_PSS: Final = SignatureAlgorithmOID.RSASSA_PSS
+_ALGORITHMS: Final[dict[x509.ObjectIdentifier, type]] = {
+    SignatureAlgorithmOID.RSA_WITH_MD5: _RSA, SignatureAlgorithmOID.RSA_WITH_SHA1: _RSA,
+    x509.ObjectIdentifier("1.3.14.3.2.29"): _RSA, SignatureAlgorithmOID.RSA_WITH_SHA256: _RSA,
+    SignatureAlgorithmOID.RSA_WITH_SHA384: _RSA, SignatureAlgorithmOID.RSA_WITH_SHA512: _RSA, _PSS: _RSA,
+    SignatureAlgorithmOID.ECDSA_WITH_SHA1: _EC, SignatureAlgorithmOID.ECDSA_WITH_SHA256: _EC,
+    SignatureAlgorithmOID.ECDSA_WITH_SHA384: _EC, SignatureAlgorithmOID.ECDSA_WITH_SHA512: _EC,
+    SignatureAlgorithmOID.ED25519: _EDWARDS,
+}  # fmt: skip
+"""What Go verifies (crypto/x509/x509.go, signatureAlgorithmDetails), and of which keys."""
+_UNKNOWN: Final = "x509: cannot verify signature: algorithm unimplemented"
+
+
 def check_signature(request: x509.CertificateSigningRequest) -> None:
-    """Raises: BadRequest."""
+    """As Go's `CertificateRequest.CheckSignature`, which takes SHA-1. Raises: BadRequest."""
     try:
-        good, key = request.is_signature_valid, request.public_key()
+        oid, key = request.signature_algorithm_oid, request.public_key()
+        kind, hashed = _ALGORITHMS.get(oid), request.signature_hash_algorithm
+        how = request.signature_algorithm_parameters
     except _UNREADABLE:
-        raise BadRequest("x509: cannot verify signature: algorithm unimplemented") from None
-    if good:
-        return
-    if isinstance(key, ec.EllipticCurvePublicKey):
-        raise BadRequest("x509: ECDSA verification failure")
-    if isinstance(key, ed25519.Ed25519PublicKey):
-        raise BadRequest("x509: Ed25519 verification failure")
-    raise BadRequest("crypto/rsa: verification error")
+        raise BadRequest(_UNKNOWN) from None
+    if isinstance(key, _EC) and not isinstance(key.curve, _CURVES):
+        raise BadRequest("x509: unsupported elliptic curve")
+    if oid == _MD5:
+        raise BadRequest("x509: cannot verify signature: insecure algorithm MD5-RSA")
+    signature, signed = request.signature, request.tbs_certrequest_bytes
+    if kind is None or not isinstance(key, kind) or (isinstance(key, _RSA) and _is_pss_key(key, signed)):
+        raise BadRequest(_UNKNOWN)
+    if oid == _PSS and not (hashed is not None and _is_pss_of_go(how, hashed)):
+        raise BadRequest(_UNKNOWN)
+    if isinstance(key, _RSA) and key.key_size < _RSA_BITS_MIN:
+        raise BadRequest(_INSECURE % key.key_size)
+    try:
+        if isinstance(key, ed25519.Ed25519PublicKey):
+            key.verify(signature, signed)
+        elif isinstance(key, ec.EllipticCurvePublicKey) and isinstance(how, ec.ECDSA):
+            key.verify(signature, signed, how)
+        elif isinstance(key, rsa.RSAPublicKey) and hashed is not None:
+            key.verify(signature, signed, how if isinstance(how, padding.PSS) else padding.PKCS1v15(), hashed)
+    except InvalidSignature:
+        if kind is _EC:
+            raise BadRequest("x509: ECDSA verification failure") from None
+        told = "x509: Ed25519 verification failure" if kind is _EDWARDS else "crypto/rsa: verification error"
+        raise BadRequest(told) from None
+    except _UNREADABLE:
+        raise BadRequest(_UNKNOWN) from None
+
+
+def _is_pss_key(key: rsa.RSAPublicKey, signed: bytes) -> bool:
+    """A key for PSS alone, which Go does not know."""
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) not in signed
+
+
+def _is_pss_of_go(how: object, hashed: hashes.HashAlgorithm) -> bool:
+    """Salt as long as the hash, one of three hashes."""
+    known = isinstance(hashed, hashes.SHA256 | hashes.SHA384 | hashes.SHA512)
+    return bool(known and isinstance(how, padding.PSS) and how._salt_length == hashed.digest_size)
 
 
 def organizations(request: x509.CertificateSigningRequest) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from api_core import Core
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, padding, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,3 +123,31 @@ def test_whatever_is_sent_is_taken_or_refused(pem: bytes) -> None:
             check(encoded)
         except BadRequest:
             continue
+
+
+_RSA, _P256 = rsa.generate_private_key(65537, 2048), ec.derive_private_key(7, ec.SECP256R1())
+_UNKNOWN = "x509: cannot verify signature: algorithm unimplemented"
+_DIGEST = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
+_VERDICTS: dict[str, tuple[Any, Any, Any, str]] = {
+    "rsa": (_RSA, hashes.SHA384(), None, ""),
+    "p256": (_P256, hashes.SHA512(), None, ""),
+    "rsa, SHA-224": (_RSA, hashes.SHA224(), None, _UNKNOWN),
+    "p256, SHA-224": (_P256, hashes.SHA224(), None, _UNKNOWN),
+    "secp256k1": (ec.derive_private_key(7, ec.SECP256K1()), hashes.SHA256(), None, "x509: unsupported elliptic curve"),
+    "ed448": (ed448.Ed448PrivateKey.generate(), None, None, _UNKNOWN),
+    "salt of the hash": (_RSA, hashes.SHA256(), _DIGEST, ""),
+    "longer salt": (_RSA, hashes.SHA256(), padding.PSS(padding.MGF1(hashes.SHA256()), 64), _UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("name", _VERDICTS)
+def test_keys_and_hashes_are_judged_as_by_go(name: str) -> None:
+    key, hashed, padded, wanted = _VERDICTS[name]
+    given = {} if padded is None else {"rsa_padding": padded}
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashed, **given)
+    try:
+        check_signature(made)
+        found = ""
+    except BadRequest as error:
+        found = str(error)
+    assert found == wanted
