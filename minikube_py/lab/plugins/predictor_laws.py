@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,9 +20,14 @@ from minikube_py.sim.shrinking import Rounds, fewest
 
 WHERE: Final = "a node"
 RELATIVE: Final = 1e-6
-RESERVED: Final = (1.0, 100.0, 4000.0, 3 * 2.0**30, 2.0**55)
+RESERVED: Final = (0.0, 1.0, 100.0, 4000.0, 3 * 2.0**30, 2.0**55)
+BEST_EFFORT: Final = 100.0
+"""What shares are of if nothing is reserved."""
+BURST: Final = 20.0
+"""Times its request: a pod may use what its node has."""
 SHRINKING: Final = 300
 AHEAD: Final = 4
+LONGER: Final = 3
 PODS_MAX: Final = 110
 """Of a node, by the kubelet's default."""
 
@@ -35,11 +42,19 @@ class Subject(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """`used`: shares of its reservation by sample, latest last; shorter if it started later."""
+    """`used`: shares of its reservation by sample, latest last, NaN if unknown; shorter if it started later."""
 
     reserved: float
     used: tuple[float, ...]
     ahead: tuple[float, ...]
+
+    @property
+    def amounts(self) -> FloatArray:
+        return np.array(self.used, np.float64) * self.share_of
+
+    @property
+    def share_of(self) -> float:
+        return self.reserved or BEST_EFFORT
 
 
 Case = tuple[Pod, ...]
@@ -50,18 +65,19 @@ def past_of(case: Case, scale: float = 1.0) -> Past:
     usage = np.full((len(case), samples), np.nan)
     for row, pod in zip(usage, case, strict=True):
         if pod.used:
-            row[samples - len(pod.used) :] = np.array(pod.used) * pod.reserved * scale
+            row[samples - len(pod.used) :] = pod.amounts * scale
     reserved = np.array([pod.reserved * scale for pod in case], np.float64)
-    ahead = np.array([np.array(pod.ahead) * pod.reserved * scale for pod in case]).reshape(len(case), AHEAD)
+    ahead = np.array([np.array(pod.ahead) * pod.share_of * scale for pod in case]).reshape(len(case), AHEAD)
     return Past(reserved, usage, ahead)
 
 
 def drawn(rng: random.Random, samples: int) -> Case:
-    """Up to five pods, or as many as a node has: idle, full, steps, spikes, noise; some just started, or none."""
+    """Up to five pods, or as many as a node has: idle, full, above their requests or without any, steps, spikes, noise;
+    some just started, or with samples of which nothing was reported; or none."""
     pods = []
     for _ in range(rng.choice((0, 1, 1, 2, 5, rng.randint(6, PODS_MAX)))):
-        count = rng.choice((0, 1, samples - 1, samples, samples, samples + 3))
-        level = rng.choice((0.0, 0.01, 0.5, 1.0))
+        count = rng.choice((0, 1, samples - 1, samples, samples, samples + LONGER))
+        level = rng.choice((0.0, 0.01, 0.5, 1.0, BURST))
         shape = rng.choice(("flat", "step", "spike", "noise"))
         used = [level] * max(0, count)
         if shape == "step":
@@ -70,6 +86,8 @@ def drawn(rng: random.Random, samples: int) -> Case:
             used[rng.randrange(len(used))] = 1.0
         elif shape == "noise":
             used = [rng.random() for _ in used]
+        for at in rng.sample(range(len(used)), min(len(used), rng.choice((0, 0, 1, 3)))):
+            used[at] = math.nan
         ahead = tuple(rng.choice((0.0, level, 1.0)) for _ in range(AHEAD))
         pods.append(Pod(rng.choice(RESERVED), tuple(used), ahead))
     return tuple(pods)
@@ -148,13 +166,52 @@ def more_of_them(subject: Subject, case: Case) -> None:
         raise Broken("more of the same pods use no less", f"{one:g}, and {many:g} of {copies} times these pods")
 
 
-NOT_ASKED: Final = f"nodes of more than {PODS_MAX} pods"
+def idle_one_more(subject: Subject, case: Case) -> None:
+    """Its peak may be unknown to a predictor, but takes nothing from that of the others: their sum is the same."""
+    samples = past_of(case).samples
+    one = _peak(subject.make(), past_of(case))
+    for reserved, (how, used) in product((0.0, 1.0), IDLE.items()):
+        pod = Pod(reserved, used(samples), (0.0,) * AHEAD)
+        more = _peak(subject.make(), past_of((*case, pod)))
+        if more < one - RELATIVE * max(1.0, one):
+            text = f"{one:g}, and {more:g} with a pod more that {how} and requests {reserved:g}"
+            raise Broken("an idle pod more takes nothing from the peak", text)
+
+
+IDLE: Final[Mapping[str, Callable[[int], tuple[float, ...]]]] = {
+    "never ran": lambda samples: (),
+    "used nothing": lambda samples: (0.0,) * samples,
+    "used nothing, unknown in one sample": lambda samples: (
+        *(0.0,) * (samples // 2),
+        *(math.nan,) * min(samples, 1),
+        *(0.0,) * (samples - samples // 2 - 1),
+    ),
+}
+
+
+def more_used(subject: Subject, case: Case) -> None:
+    one = _peak(subject.make(), past_of(case))
+    busier = tuple(pod._replace(used=tuple(share * BURST for share in pod.used)) for pod in case)
+    more = _peak(subject.make(), past_of(busier))
+    if more < one - RELATIVE * max(1.0, one):
+        text = f"{one:g}, and {more:g} if each had used {BURST:g} times as much in each sample"
+        raise Broken("pods that used more use no less", text)
+
+
+NOT_ASKED: Final = (
+    f"nodes of more than {PODS_MAX} pods",
+    f"histories of more than {LONGER} samples above those it keeps",
+    f"usage above {BURST * BURST:g} times the request",
+    "whether a peak is as high as what is used then",
+)
 LAWS: Final[Laws] = {
     "answers": ("{} generated histories: a number not below 0", answers),
     "again": ("{} generated histories: the same answer again, from the same predictor and a new one", same_again),
     "order": ("{} generated histories: pods in any order", any_order),
     "unit": ("{} generated histories: in any unit", any_unit),
     "more": ("{} generated histories: more of the same pods use no less", more_of_them),
+    "idle": ("{} generated histories: an idle pod more takes nothing from the peak", idle_one_more),
+    "busier": ("{} generated histories: pods that used more use no less", more_used),
     "blind": ("{} generated histories: any future", blind),
     "unchanged": ("{} generated histories: nothing that it is given changes", unchanged),
     "unknown": ("{} generated histories without samples: the argument `unknown`, if it has one", unknown),
@@ -168,7 +225,7 @@ def check(
     """The predictor's name, the results, and what no law looks at. Raises: ConfigError."""
     subject = Subject(target, args)
     name = subject.make().name
-    return name, all_parts(LAWS, examples, lambda law: judge(law, subject, examples, seed), say), [NOT_ASKED]
+    return name, all_parts(LAWS, examples, lambda law: judge(law, subject, examples, seed), say), [*NOT_ASKED]
 
 
 def judge(name: str, subject: Subject, examples: int, seed: int) -> Part:
@@ -189,7 +246,7 @@ def _least(case: Case, breaks: Callable[[Case], bool]) -> Case:
 
 
 def listing(case: Case) -> str:
-    lines = [f"pod  reserved={pod.reserved:g} used={_short(np.array(pod.used) * pod.reserved)}" for pod in case]
+    lines = [f"pod  reserved={pod.reserved:g} used={_short(pod.amounts)}" for pod in case]
     return "\n".join(lines or ["no pods"])
 
 

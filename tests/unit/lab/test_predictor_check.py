@@ -29,6 +29,22 @@ WRONG = {
     "the first pod counts most": ("order", "past.known(12)", "past.known(12 if past.reserved[:1].sum() > 99 else 1)"),
     "a constant in cores": ("unit", "return others +", "return 4000 * len(past.reserved) +"),
     "a node of more than five pods": ("more", "return others", "return 0.0 if len(past.reserved) > 5 else others"),
+    "a sample that nobody reported": (
+        "answers",
+        "past.known(12)",
+        "past.known(1)\n        return float(sum(row.max() for row in past.usage if row.size and row[0] >= 0))",
+    ),
+    "a pod without a request": ("idle", "return others", "return 0.0 if (past.reserved == 0).any() else others"),
+    "a gap in what was reported": (
+        "idle",
+        "return others",
+        "return 0.0 if (past.usage[:, 1:] != past.usage[:, 1:])[past.usage[:, :-1] >= 0].any() else others",
+    ),
+    "a pod that uses more than its request": (
+        "busier",
+        "return others",
+        "return 0.0 if (past.usage > past.reserved[:, None]).any() else others",
+    ),
     "a look at the future": ("blind", "return others +", "return past.ahead.sum() +"),
     "samples that are sorted where they are": (
         "unchanged",
