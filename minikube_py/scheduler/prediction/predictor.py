@@ -34,8 +34,8 @@ class PredictionError(Exception):
 
 class Past:
     """`reserved`: per pod, in milli-cores or bytes; 0 without a request. `usage`: a row per pod, a column per sample,
-    latest last; NaN before the pod ran, and where a minute was not reported. `ahead`: rows of future usage by sample, 0 once the pod is gone; None except for an oracle.
-    Arrays are read-only."""
+    latest last; NaN before the pod ran, and where a minute was not reported. `ahead`: rows of future usage by sample,
+    0 once the pod is gone; None except for an oracle. Arrays are read-only."""
 
     def __init__(self, reserved: FloatArray, usage: FloatArray, ahead: FloatArray | None = None) -> None:
         self.reserved = reserved
