@@ -338,7 +338,10 @@ class GpuPrices(GpuFragmentation):
     typical_share = 1.0
 
     def _measured(self, typical: Mapping[Shape, int]) -> Fragmentation | Worth:
-        return Worth(typical)
+        try:
+            return Worth(typical)
+        except ValueError as error:
+            raise ConfigError(f'plugin "{self.name}": typicalPods: {error}') from error
 
 
 def _distinct(left: IntArray) -> BoolArray:

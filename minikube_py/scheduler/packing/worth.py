@@ -23,14 +23,21 @@ MIXES: Final = 256
 MIX: Final = 4
 """Pods in one mix."""
 PIVOTS_MAX: Final = 1_000
+SIZES_MAX: Final = 64
+"""Different requests for a device or a share of one: the prices of 100 take eight seconds, those of 200 no thousand
+pivots."""
 _IRRATIONAL: Final = (2**0.5, 3**0.5, 5**0.5, 7**0.5)
 
 
 def shadow_prices(counts: Mapping[int, float]) -> dict[int, float]:
-    """In devices, rounded to a millionth, by size in thousandths (1 to 1000), from how many pods there are of each."""
+    """In devices, rounded to a millionth, by size in thousandths (1 to 1000), from how many pods there are of each.
+
+    Raises: ValueError with more than SIZES_MAX sizes, or where PIVOTS_MAX are not enough."""
     sizes = sorted(size for size, count in counts.items() if count > 0)
     if not sizes:
         return {}
+    if len(sizes) > SIZES_MAX:
+        raise ValueError(f"{len(sizes)} different requests for a share of a GPU; at most {SIZES_MAX} have prices")
     demand = np.array([counts[size] for size in sizes], np.float64)
     patterns: Floats = np.zeros((len(sizes), len(sizes)))
     np.fill_diagonal(patterns, [WHOLE // size for size in sizes])
@@ -43,6 +50,8 @@ def shadow_prices(counts: Mapping[int, float]) -> dict[int, float]:
         used, enters = np.linalg.solve(patterns, demand), np.linalg.solve(patterns, pattern)
         ratios = np.where(enters > 1e-9, used / np.maximum(enters, 1e-9), np.inf)
         patterns[:, int(np.argmin(ratios))] = pattern
+    else:
+        raise ValueError(f"prices were not found in {PIVOTS_MAX:,} steps")
     return {size: max(0.0, round(float(price), 6)) for size, price in zip(sizes, prices, strict=True)}
 
 
