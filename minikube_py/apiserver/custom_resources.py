@@ -265,7 +265,10 @@ class AcceptedNames:
             if not owners:
                 del self._owners[group, kind, name]
         self.steps += len(names)
-        self._wanting.get(group, {}).pop(key, None)
+        wanting = self._wanting.get(group, {})
+        wanting.pop(key, None)
+        if not wanting:
+            self._wanting.pop(group, None)
         if definition is None:
             return group
         group = _group(definition)

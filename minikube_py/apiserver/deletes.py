@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
+ALONE_MAX: Final = 32
+"""Attempts of a delete whose caller has gone: what it meets may be of its own webhook's making, time and again."""
 
 
 class Deleted(NamedTuple):
@@ -64,6 +66,12 @@ class _Worked(Protocol):
     work: Work
 
 
+class _Caller:
+    """Of a delete that goes on without it."""
+
+    gone = False
+
+
 class Deleter:
     """`at`: owner of the worker processes."""
 
@@ -88,10 +96,16 @@ class Deleter:
         if resource.deletion_grace_s is None or options.dry_run:
             return await self._delete(resource, namespace, name, options, admit, passage)
         # Two txns: if the client disconnected between them, the second might never happen.
-        task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options, admit, passage))
+        caller = _Caller()
+        deleting = self._delete(resource, namespace, name, options, admit, passage, caller)
+        task = asyncio.get_running_loop().create_task(deleting)
         self._deleting.add(task)
         task.add_done_callback(self._over)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller.gone = True
+            raise
 
     def _over(self, task: asyncio.Task[Deleted]) -> None:
         self._deleting.discard(task)
@@ -107,10 +121,15 @@ class Deleter:
         options: DeleteOptions,
         admit: Admission | None,
         passage: Passage | None,
+        caller: _Caller | None = None,
     ) -> Deleted:
         kv = await self._store.get(resource.key(namespace, name))
         converting = self.conversions_of(resource)
+        alone = 0
         while True:
+            alone += caller is not None and caller.gone
+            if alone > ALONE_MAX:
+                raise conflict(resource, name)
             if kv is None:
                 raise not_found(resource, name)
             if converting is not None:

@@ -31,12 +31,23 @@ from minikube_py.fields.quantity import ZERO, from_value
 DEVICE_CLASSES: Final = ResourceRef("resource.k8s.io", "v1", "deviceclasses")
 RESYNC_S: Final = 300.0
 COUNTED_PER_S: Final = 1000
-"""Objects that counts read in a second, over all quotas beside more than COUNTED_AT_ONCE."""
+"""Objects that a quota's counts read in a second, if they are more than COUNTED_AT_ONCE."""
 COUNTED_AT_ONCE: Final = 100
-"""Objects of a page. Beside so few a count is cheap, and waits for no other."""
+"""Objects of a page. Beside so few a count is cheap, and does not wait."""
 _OBJECT_STEPS: Final = 20
 """Of `env.Slices`, to know what an object uses."""
 _VERBS: Final = frozenset(("create", "list", "watch", "delete"))
+
+
+class _Pace:
+    """Of one quota as its owner wrote it: another version does not wait."""
+
+    def __init__(self) -> None:
+        self.objects = 0
+        self.free_s = 0.0
+
+    def counted(self, objects: int, now_s: float) -> None:
+        self.objects, self.free_s = objects, now_s + objects / COUNTED_PER_S
 
 
 class ResourceQuotas:
@@ -52,10 +63,7 @@ class ResourceQuotas:
         self._kinds: dict[ResourceRef, Evaluator] = {}
         self._followed: set[ResourceRef] = set()
         self._resync: asyncio.Task[None] | None = None
-        self._counted: dict[str, int] = {}
-        """By quota, objects that its last count read. None yet: it has changed, and does not wait."""
-        self._free_s = 0.0
-        """When the pace lets the next count begin."""
+        self._paces: dict[str, _Pace] = {}
         self._quotas.add_handler(Handler(on_add=self._added, on_update=self._updated, on_delete=self._gone))
 
     def start(self) -> None:
@@ -86,11 +94,11 @@ class ResourceQuotas:
 
     def _updated(self, old: WholeView, new: WholeView) -> None:
         if not same(read(old.obj["spec"].get("hard")), read(new.obj["spec"].get("hard"))):
-            self._counted.pop(new.key, None)
+            self._paces.pop(new.key, None)
             self._workers.queue.add(new.key)
 
     def _gone(self, quota: WholeView) -> None:
-        self._counted.pop(quota.key, None)
+        self._paces.pop(quota.key, None)
         keys = self._by_namespace[quota.namespace]
         keys.discard(quota.key)
         if not keys:
@@ -119,7 +127,11 @@ class ResourceQuotas:
 
     async def _sync(self, key: str) -> None:
         namespace, _, name = key.partition("/")
-        if key not in self._quotas.store or self._too_early(key):
+        if key not in self._quotas.store:
+            return
+        pace, now_s = self._paces.setdefault(key, _Pace()), self._clock.monotonic_s()
+        if pace.objects > COUNTED_AT_ONCE and now_s < pace.free_s:
+            self._workers.queue.add_after(key, pace.free_s - now_s)
             return
         try:
             quota = await self._client.get(QUOTAS, name, namespace)
@@ -129,7 +141,7 @@ class ResourceQuotas:
             raise
         hard, status = read(quota["spec"].get("hard")), quota.get("status") or {}
         before = read(status.get("used"))
-        used = mask({**before, **await self._count(quota, hard)}, hard)
+        used = mask({**before, **await self._count(quota, hard, pace)}, hard)
         if same(hard, read(status.get("hard"))) and same(used, before):
             # Objects created during the count were charged twice, and no other event triggers a recount.
             now = await self._client.get(QUOTAS, name, namespace)
@@ -139,43 +151,38 @@ class ResourceQuotas:
         quota["status"] = {"hard": written(hard), "used": written(used)}
         await self._client.update_status(QUOTAS, quota)
 
-    def _too_early(self, key: str) -> bool:
-        """It is queued again for when the pace lets it be counted; else the pace has its share from now on."""
-        objects, now_s = self._counted.get(key, 0), self._clock.monotonic_s()
-        if objects <= COUNTED_AT_ONCE:
-            return False
-        if now_s < self._free_s:
-            self._workers.queue.add_after(key, self._free_s - now_s)
-            return True
-        self._free_s = now_s + objects / COUNTED_PER_S
-        return False
-
-    async def _count(self, quota: Object, hard: Collection[str]) -> Amounts:
-        self._counted[f"{quota['metadata']['namespace']}/{quota['metadata']['name']}"] = 0
+    async def _count(self, quota: Object, hard: Collection[str], pace: _Pace) -> Amounts:
         seen = await self._seen(quota, hard)
         kinds = await self._kinds_of(hard, seen)
         total: Amounts = {}
+        objects = 0
         for ref, evaluator in kinds.items():
             # Follow first, then list: no deletion in between is missed.
             self._follow(ref)
             counted = dict.fromkeys(evaluator.matching(hard, seen), ZERO)
-            total = plus(total, mask(await self._used(ref, evaluator, quota, counted, seen), counted))
+            used, read_now = await self._used(ref, evaluator, quota, counted, seen)
+            total, objects = plus(total, mask(used, counted)), objects + read_now
+        pace.counted(objects, self._clock.monotonic_s())
         return total
 
-    async def _used(self, ref: ResourceRef, evaluator: Evaluator, quota: Object, start: Amounts, seen: Seen) -> Amounts:
+    async def _used(
+        self, ref: ResourceRef, evaluator: Evaluator, quota: Object, start: Amounts, seen: Seen
+    ) -> tuple[Amounts, int]:
+        """And how many objects were read for it."""
         namespace = quota["metadata"]["namespace"]
         if not evaluator.updates:
             # Only the number of objects matters.
             matches = evaluator.scopes_match(quota, {})
-            return dict.fromkeys(start, from_value(await self._number(ref, namespace))) if matches else start
-        total, slices, key = start, Slices(), f"{namespace}/{quota['metadata']['name']}"
+            found = dict.fromkeys(start, from_value(await self._number(ref, namespace))) if matches else start
+            return found, 1
+        total, slices, objects = start, Slices(), 0
         async for page in self._client.pages(ref, namespace, limit=COUNTED_AT_ONCE):
-            self._counted[key] = self._counted.get(key, 0) + len(page.items)
+            objects += len(page.items)
             for obj in page.items:
                 await slices.spend(_OBJECT_STEPS)
                 if evaluator.scopes_match(quota, obj):
                     total = plus(total, mask(evaluator.usage(obj, seen), start))
-        return total
+        return total, objects
 
     async def _number(self, ref: ResourceRef, namespace: str) -> int:
         document = await self._client.request("GET", path_of(ref, namespace), {"limit": "1"})

@@ -18,6 +18,7 @@ class Nominations:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
+        self.version = 0
 
     def __bool__(self) -> bool:
         return bool(self._node_of)
@@ -42,6 +43,7 @@ class Nominations:
         """Replaces the pod's nomination; "" removes it."""
         self.drop(pod.uid)
         if node_name:
+            self.version += 1
             self._node_of[pod.uid] = node_name
             self._by_node.setdefault(node_name, {})[pod.uid] = pod
 
@@ -57,6 +59,7 @@ class Nominations:
         node_name = self._node_of.pop(uid, None)
         if node_name is None:
             return
+        self.version += 1
         pods = self._by_node[node_name]
         del pods[uid]
         if not pods:

@@ -109,15 +109,22 @@ def test_streams_that_never_say_anything_are_given_up_and_those_that_did_may_wai
         assert some.until(DATA, 1) is not None
 
 
-def test_who_has_a_user_is_served_whatever_those_without_hold(tmp_path: Path) -> None:
-    """Their watches are refused, as etcd does, and their streams stay open, from the same address."""
+@pytest.mark.parametrize(
+    ("path", "first"), [(WATCHES, (0, WATCH)), ("/grpc.health.v1.Health/Watch", (1, b"\0\0\0\0\0"))]
+)
+def test_who_has_a_user_is_served_whatever_those_without_hold(
+    path: str, first: tuple[int, bytes], tmp_path: Path
+) -> None:
+    """Their watches are refused, as etcd does, and their streams stay open, from the same address. Who asks once and is
+    answered without end makes room, too."""
     with serving(tmp_path, Limits(streams_max=100)) as (server, caller), peer(server) as bad:
         assert caller.call("Auth/UserAdd", pb.AuthUserAddRequest(name="root", password="x"))[0] == "ok"
         assert caller.call("Auth/UserGrantRole", pb.AuthUserGrantRoleRequest(user="root", role="root"))[0] == "ok"
         assert caller.call("Auth/AuthEnable", pb.AuthEnableRequest())[0] == "ok"
         told = caller.call("Auth/Authenticate", pb.AuthenticateRequest(name="root", password="x"))[1]
+        flags, message = first
         for stream in range(1, 201, 2):
-            bad.send(request(stream, path=WATCHES) + frame(DATA, 0, stream, WATCH))
+            bad.send(request(stream, path=path) + frame(DATA, flags, stream, message))
             assert bad.until(DATA, stream) is not None
         assert metric(server, "calls") == 100
         token = [("token", told["token"])]

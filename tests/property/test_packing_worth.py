@@ -35,7 +35,7 @@ def patterns(sizes: Sequence[int], left: int = 1000) -> list[tuple[int, ...]]:
 def test_prices_are_an_optimum_of_the_dual_problem(counts: Mapping[int, int]) -> None:
     prices = shadow_prices(counts)
     worth, _ = best_fills(prices)
-    assert worth[1000] <= 1 + 1e-5 * len(counts) * 1000, "no device holds pods for more than one device"
+    assert worth[1000] <= 1 + 1e-3, "no device holds pods for more than one device"
     sizes = sorted(counts, reverse=True)
     if sizes[-1] < 60:
         return

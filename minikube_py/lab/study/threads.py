@@ -101,9 +101,10 @@ def _others() -> dict[str, Callable[[], object]]:
 
 
 def _children() -> set[int]:
-    """Those that have ended, and nobody has waited for, too: their CPU time is not charged yet. Not the one process by
-    which Python tracks what it shares."""
+    """Those that have ended, and nobody has waited for, too: their CPU time is not charged yet. Not the two of Python's
+    own: one tracks what it shares, one forks (its default from 3.14 on)."""
     tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
+    forks = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     tasks = Path("/proc/self/task")
     if not tasks.is_dir():
         return {each.pid for each in multiprocessing.active_children() if each.pid}
@@ -111,7 +112,7 @@ def _children() -> set[int]:
     for each in sorted(tasks.iterdir()):
         with suppress(OSError):
             found.update(map(int, (each / "children").read_text().split()))
-    return found - {getattr(tracker, "_pid", None)}
+    return found - {getattr(tracker, "_pid", None), getattr(forks, "_forkserver_pid", None)}
 
 
 def _end(pid: int) -> None:

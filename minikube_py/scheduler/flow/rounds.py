@@ -492,12 +492,13 @@ class Rounds:
             ran_s = self._scheduler.clock.wall_s() - began_us / 1e6 if began_us is not None else 0.0
             return Task(other, 1, 0.0, job_of(other), other.node_name, max(0.0, ran_s))
 
-        version, found = columns.version, {}
+        nominations = self._scheduler.nominations
+        version, found = (columns.version, nominations.version), {}
         for offer in offers(dry_run, pod, free, self._budgets(), running, self._plugin.model, below):
             if offer is not None:
                 found[offer.node.slot] = offer
             await self._breathe()
-        if columns.version == version:
+        if (columns.version, nominations.version) == version:
             return found
         now = self._scheduler.dry_run(pod)
         return {slot: offer for slot, offer in found.items() if now is not None and stands(offer, now)}

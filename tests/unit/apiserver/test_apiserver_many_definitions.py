@@ -95,3 +95,11 @@ async def test_a_name_that_is_free_again_goes_to_the_definition_that_waits_for_i
         return bool(found["status"]["acceptedNames"].get("shortNames") == ["same"])
 
     await until(returned, "the first has it again")
+
+
+def test_a_group_that_is_gone_leaves_nothing() -> None:
+    names = custom_resources.AcceptedNames()
+    for at in range(3):
+        names.change(b"k", definition(at))
+        names.change(b"k", None)
+    assert not names._wanting and not names._owners and not names._had

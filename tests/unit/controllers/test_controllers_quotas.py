@@ -7,6 +7,7 @@ import asyncio
 import random
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import run_virtually
 
+from minikube_py.api.errors import StatusError
 from minikube_py.api.quota import pods
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.controllers.manager import ControllerManager
-from minikube_py.controllers.resource_quotas import COUNTED_AT_ONCE, COUNTED_PER_S, RESYNC_S, ResourceQuotas
+from minikube_py.controllers.resource_quotas import COUNTED_AT_ONCE, COUNTED_PER_S, RESYNC_S, ResourceQuotas, _Pace
 
 IN = "/api/v1/namespaces/default"
 HARD = {"configmaps": "3", "pods": "2", "requests.cpu": "350m"}
@@ -123,3 +125,30 @@ def test_beside_many_objects_events_in_between_are_one_count(tmp_path: Path, mon
         await core.stop()
 
     run_virtually(run, 1)
+
+
+async def test_a_pace_is_of_one_quota_as_its_owner_wrote_it() -> None:
+    """What was counted of an earlier version, or of one that has gone, holds up nobody."""
+    quotas: Any = ResourceQuotas.__new__(ResourceQuotas)
+    queued: list[tuple[str, float]] = []
+    quotas._workers = SimpleNamespace(queue=SimpleNamespace(add_after=lambda *later: queued.append(later)))
+    quotas._quotas = SimpleNamespace(store={"big/q": None, "small/q": None})
+    quotas._clock = SimpleNamespace(monotonic_s=lambda: 1.0)
+    counted: list[str] = []
+
+    async def get(kind: Any, name: str, namespace: str) -> Any:
+        counted.append(f"{namespace}/{name}")
+        raise StatusError(404, "NotFound", name)
+
+    quotas._client = SimpleNamespace(get=get)
+    quotas._paces = {"big/q": (large := _Pace()), "small/q": _Pace()}
+    large.counted(100_000, 0.0)
+    await quotas._sync("big/q")
+    await quotas._sync("small/q")
+    assert counted == ["small/q"] and queued == [("big/q", 99.0)]
+    # Its owner changes it while a count of the former version runs.
+    running = quotas._paces.pop("big/q")
+    await quotas._sync("big/q")
+    running.counted(100_000, 1.0)
+    await quotas._sync("big/q")
+    assert counted == ["small/q", "big/q", "big/q"]

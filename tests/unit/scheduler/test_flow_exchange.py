@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -350,3 +351,30 @@ def test_on_drawn_clusters_nobody_goes_without_a_better_price(
         assert world.rounds.exchanged <= len({name for name, _ in world.api.bound})
 
     run_virtually(run)
+
+
+async def test_a_nomination_that_comes_while_offers_are_tried_takes_its_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It changes no node, and the victim on the offered one would have gone for nothing."""
+    monkeypatch.setattr(rounds, "TURN_S", -1.0)
+    nodes = {"a": {"cpu": "6"}, **{f"b{at}": {"cpu": "4"} for at in range(6)}}
+    async with flowing(worth(tmp_path, preemption=True), **nodes) as world:
+        world.api.pod("low", cpu="2", nodeName="a", status=RUNS, priority=-10)
+        world.pods("victim", cpu="2", nodeName="a", status=RUNS, **labelled(10))
+        for at in range(6):
+            world.pods(f"on{at}", cpu="4", nodeName=f"b{at}", status=RUNS, **labelled(50))
+        await settle()
+        offered: list[str] = []
+
+        def watched(*args: Any) -> Iterator[exchange.Offer | None]:
+            for offer in exchange.offers(*args):
+                if offer is not None and offer.node.name == "a" and not offered:
+                    offered.append("a")
+                    world.api.pod("urgent", cpu="4", priority=1_000_000)
+                yield offer
+
+        monkeypatch.setattr(rounds, "offers", watched)
+        world.pods("waits", cpu="4", **labelled(1000))
+        await settle()
+        assert offered and sorted(leaving(world)) == ["low", "on0"]
