@@ -144,7 +144,7 @@ def test_there_are_no_loops_for_a_front_that_is_kept_up_otherwise() -> None:
         def put(self, slot: int, point: Any) -> None:
             self._build(slot % self.shards)
 
-    names = ("skyline-dirty", "by-request-lazy", "refused", "reasons", "copy")
+    names = ("skyline-dirty", "skyline-kept")
     for kind in (*(FRONTS[each][0] for each in names), Own):
         with pytest.raises(InvalidRequest, match=f"{kind.front} has no compiled form"):
             form_of(kind)
