@@ -7,6 +7,7 @@ reference (`scheduler_reference`) says what is right, with that.
 from __future__ import annotations
 
 import random
+from copy import copy
 from typing import Any
 from unittest.mock import patch
 
@@ -207,7 +208,7 @@ def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: 
     placed: list[str] = []
     for obj in many_nodes(rng, 300):
         name = obj["metadata"]["name"]
-        filler = project_pod(pod_of(0, half_of(obj)))
+        filler = copy(project_pod(pod_of(0, half_of(obj))))
         filler.uid = f"filler-{name}"
         for cache in caches:
             cache.put_node(project_node(obj))

@@ -218,7 +218,7 @@ class FromState:
 def from_state() -> tuple[Side, PodInfo, PodInfo]:
     side = Side(FromState(), 100)
     side.cache.put_node(project_node({"metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"pods": "9"}}}))
-    first, second = (project_pod(pod_of(i, {"containers": [{"name": "c"}]})) for i in range(2))
+    first, second = (copy.copy(project_pod(pod_of(i, {"containers": [{"name": "c"}]}))) for i in range(2))
     first.labels, second.labels = {"a": "x"}, {"a": "y"}
     return side, first, second
 
@@ -238,7 +238,7 @@ def test_the_state_is_of_the_pod_that_is_asked_about() -> None:
 
 def test_waiting_pods_that_a_plugin_may_tell_apart_are_asked_about_one_by_one() -> None:
     side = Side(ONE_LABEL, 100)
-    first, second = (project_pod(pod_of(i, {"containers": [{"name": "c"}]})) for i in range(2))
+    first, second = (copy.copy(project_pod(pod_of(i, {"containers": [{"name": "c"}]}))) for i in range(2))
     apart = side.evaluator.profile.reads
     assert apart(first) == apart(first) != apart(second)
     lent: Any = Lent(side.cache)

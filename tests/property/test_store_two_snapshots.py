@@ -4,6 +4,8 @@ was acknowledged, or it refuses; where only the newest snapshot is hit, or what 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from typing import Any
 
 from disk_damage import DAMAGES, damage
 from hypothesis import HealthCheck, given, settings
@@ -58,8 +60,11 @@ def a_folder(seed: int, snapshots: int) -> tuple[SimDisk, list[bytes], list[int]
 
 
 def found(disk: SimDisk) -> tuple[list[bytes], tuple[str, ...]]:
-    loaded = LogFiles(disk, random.Random(0), SEGMENT_BYTES).load()
-    standing = [data for chunk in loaded.chunks for data in chunk]
+    def restored(chunks: Iterable[list[Any]]) -> Any:
+        return [data for chunk in chunks for data in chunk]
+
+    loaded = LogFiles(disk, random.Random(0), SEGMENT_BYTES).load(restored)
+    standing: Any = loaded.state or []
     return standing + [entry.data for entry in loaded.log.entries], loaded.warnings
 
 
