@@ -89,7 +89,7 @@ class Call:
             self._begin(data[PREFIX_BYTES:])
             return
         self._owed_bytes += len(data)
-        if self.begun and not (self.route.takes_stream or self.route.lasts):
+        if self.begun and not self.route.takes_stream:
             # It is under way, so it must not be told that there was too much: it may have been done.
             self._take()
             return
@@ -178,7 +178,7 @@ class Call:
 
     def give_way(self) -> bool:
         """Ends it for another one, unless it is a request that may have been done. False: it does not end."""
-        if self.begun and not (self.route.takes_stream or self.route.lasts):
+        if self.begun and not self.route.lasts:
             return False
         self._give_up(StatusCode.UNAVAILABLE if self.begun else StatusCode.RESOURCE_EXHAUSTED, TOO_MANY[1])
         return True

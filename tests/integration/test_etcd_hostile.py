@@ -137,6 +137,20 @@ def test_who_has_a_user_is_served_whatever_those_without_hold(
         assert bad.answer(203)["grpc-message"] == "etcdserver: too many requests"
 
 
+def test_what_follows_the_only_message_of_a_request_under_way_ends_nothing(tmp_path: Path) -> None:
+    """Also where the answer is a stream without end: it is dropped, whatever it is."""
+    with serving(tmp_path, Limits()) as (server, caller), peer(server) as some:
+        some.send(request(1, path="/grpc.health.v1.Health/Watch") + frame(DATA, 0, 1, b"\0\0\0\0\0"))
+        assert some.until(DATA, 1) is not None
+        # More than a message may have: of one that has not begun it is refused.
+        some.send(frame(DATA, 0, 1, b"\0\x7f\xff\xff\xff"))
+        # Frames of a connection are taken in order.
+        some.send(request(3, path="/grpc.health.v1.Health/Check") + frame(DATA, 1, 3, b"\0\0\0\0\0"))
+        assert some.until(DATA, 3) is not None
+        eventually(lambda: metric(server, "calls") == 1, "it goes on, and the other has ended")
+        assert is_served(caller)
+
+
 def test_messages_that_come_by_half_take_no_more_than_their_room(tmp_path: Path) -> None:
     limits = Limits(messages_bytes_max=1 << 20, stalled_s=1.0)
     with serving(tmp_path, limits) as (server, caller), peer(server) as bad:
