@@ -17,9 +17,9 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Generator, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TextIO, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TextIO, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
@@ -111,6 +111,15 @@ def turns() -> Turns:
     if found is None:
         found = _TURNS[loop] = Turns()
     return found
+
+
+def at_once(steps: Generator[object, None, T]) -> T:
+    """The result of work that could go on in slices, without any."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(T, end.value)
 
 
 class Slices:

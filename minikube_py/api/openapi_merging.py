@@ -19,6 +19,7 @@ import orjson
 from minikube_py.api.document import object_of, objects, read_object
 from minikube_py.api.errors import bad_request
 from minikube_py.api.openapi_v2 import GVK, Entry, Json, Part, entry, in_order, whole
+from minikube_py.env import at_once
 from minikube_py.errors import shown
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ def _made(found: Mapping[str, Json], root: str, etag: str) -> Foreign:
     )
     kept = {path: text for path, text in paths.items() if path.startswith(root)}
     there = definitions, parameters
-    dropped = _at_once(_needed(paths.values(), *there)) - _at_once(_needed(kept.values(), *there))
+    dropped = at_once(_needed(paths.values(), *there)) - at_once(_needed(kept.values(), *there))
     return Foreign(
         etag,
         {path: entry("PathItem", path, orjson.loads(text)) for path, text in kept.items()},
@@ -166,15 +167,6 @@ def _needed(
         if work.is_due(looked_at):
             yield
     return {name.decode() for of, name in found if of == b"definitions"}
-
-
-def _at_once(steps: Generator[None, None, _T]) -> _T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: _T = done.value
-            return found
 
 
 def joining(parts: Iterable[Part], others: Iterable[Foreign] = ()) -> Generator[None, None, tuple[bytes, bytes]]:

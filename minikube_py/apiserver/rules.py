@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
+
+from minikube_py.env import at_once
 
 MASTERS: Final = "system:masters"
 AUTHENTICATED: Final = "system:authenticated"
@@ -216,12 +218,7 @@ def _wider(verb: str, group: str, resource: str) -> tuple[Key, ...]:
 
 
 def compiled(rules: Iterable[Rule]) -> Rights:
-    steps = compile_steps(rules)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(Rights, end.value)
+    return at_once(compile_steps(rules))
 
 
 def compile_steps(rules: Iterable[Rule]) -> Generator[int, None, Rights]:

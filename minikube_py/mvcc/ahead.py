@@ -6,8 +6,8 @@ rows and sums - can be made before, while reads and messages continue, because n
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import cast
 
+from minikube_py.env import at_once
 from minikube_py.errors import InvalidRequest
 from minikube_py.mvcc.auth import Auth
 from minikube_py.mvcc.event_log import View
@@ -70,12 +70,7 @@ class Ahead:
         ready, self.ready = self.ready, None
         if ready is not None and ready[0] == asked:
             return ready[1]
-        slices = self._slices(asked)
-        while True:
-            try:
-                next(slices)
-            except StopIteration as end:
-                return cast(Endings, end.value)
+        return at_once(self._slices(asked))
 
     def _prepared(self, asked: Asked) -> Iterator[None]:
         made = yield from self._slices(asked)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgpack
 
+from minikube_py.env import at_once
 from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.fields.spec import FieldSet
 from minikube_py.index.declared import INDEXES_PREFIX, key_of
@@ -23,7 +24,7 @@ from minikube_py.mvcc.auth import are_users_and_roles
 from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field_set_to_plain
 from minikube_py.mvcc.event_log import EventLog, Events
 from minikube_py.mvcc.lease import MAX_TTL_S, NO_LEASE, Lease
-from minikube_py.mvcc.state import StateMachine, result_of
+from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Alarm, Event, KeyValue, prefix_end
 from minikube_py.mvcc.versions import FIRST, LATEST, RELEASES, TooNew
 
@@ -89,7 +90,7 @@ def rest_hash_steps(state: StateMachine) -> Generator[None, None, int]:
 
 
 def rest_hash(state: StateMachine) -> int:
-    return result_of(rest_hash_steps(state))
+    return at_once(rest_hash_steps(state))
 
 
 def _sum_of(slices: Iterator[list[Any]]) -> Generator[None, None, int]:

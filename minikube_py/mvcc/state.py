@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import msgpack
 
+from minikube_py.env import at_once
 from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, MinikubeError, RequestError
 from minikube_py.fields.asked import Asked, parts_of
 from minikube_py.fields.spec import FieldSet
@@ -445,7 +446,7 @@ class StateMachine:
         """A 64-bit digest of the key-values and of all rows as they stood at `revision`: equal on members that agree,
         whatever was compacted or restored. 0: the current ones, and the open sessions, which have no history; equal on
         members that have applied the same entries. Raises: Compacted, FutureRevision."""
-        return result_of(self.hash_steps(revision))
+        return at_once(self.hash_steps(revision))
 
     def hash_steps(self, revision: int = 0, *, rows: bool = True) -> Generator[None, None, int]:
         """As `hash`, in slices interleaved with applies, as of this call's revision. A later compaction beyond it ends
@@ -560,15 +561,6 @@ class StateMachine:
             raise
         except Exception as error:
             raise unanswerable(error) from error
-
-
-def result_of(steps: Generator[None, None, int]) -> int:
-    """All steps at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return int(end.value)
 
 
 def unanswerable(error: Exception) -> InvalidRequest:

@@ -99,8 +99,9 @@ class Upkeep:
         if self._collector is not None:
             self._collector.step()
         state.trim(TRIM_PER_UPKEEP)
-        if self._telling or state.revision != self._progressed:
-            self._progressed = self._progressed if self._telling else state.revision
+        if not self._telling and state.revision != self._progressed:
+            self._progressed, self._telling = state.revision, True
+        if self._telling:
             self._telling = member.replica.hub.progress_some(PROGRESS_PER_UPKEEP)
         if state.tables.specs:
             state.tables.check_memory()

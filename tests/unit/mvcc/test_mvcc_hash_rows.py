@@ -5,16 +5,12 @@ from __future__ import annotations
 import pytest
 from test_mvcc_indexes import cluster
 
+from minikube_py.env import at_once
 from minikube_py.mvcc.state import StateMachine
 
 
 def keys_alone(state: StateMachine) -> int:
-    steps = state.hash_steps(rows=False)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return int(end.value)
+    return at_once(state.hash_steps(rows=False))
 
 
 def test_a_hash_has_the_rows_of_tables_in_it_unless_they_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,12 @@ import pytest
 from member_net import PLAIN, MemberNet
 from patience import until
 
+from minikube_py.env import at_once
 from minikube_py.errors import OutcomeUnknown, Unavailable
 from minikube_py.fields.builtin import NODES
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.snapshot import rest_hash
-from minikube_py.mvcc.state import StateMachine, result_of
+from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     ChangeAuth,
     Command,
@@ -166,5 +167,5 @@ def test_the_rest_is_taken_after_the_entry_that_is_wanted_and_no_other():
     revisions.reached(state, 8)
     state.apply(LeaseCheckpoint(5, 30))
     state.apply(LeaseGrant(6, 60))
-    assert result_of(revisions.rest()) == taken != rest_hash(state)
+    assert at_once(revisions.rest()) == taken != rest_hash(state)
     assert revisions.before_pause(6, 4) == 4
